@@ -1,0 +1,201 @@
+//! The frozen number, name and fault of every error: one table, spoken by Rust, C and firmware alike.
+
+use core::fmt;
+
+/// Whose fault an error is: where a person looks first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// Nobody's: success.
+    Nobody,
+    /// Whoever made the bytes: they break a rule of the wire, or claim what is not so.
+    Sender,
+    /// The program that made the call: an argument, an order of calls, a right that it does not have.
+    Caller,
+    /// A capacity that was chosen when this program was built or set up.
+    Capacity,
+    /// The machine or its operating system: no space, no descriptor, a process that died.
+    Machine,
+}
+
+impl Fault {
+    /// One lower-case word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nobody => "nobody",
+            Self::Sender => "sender",
+            Self::Caller => "caller",
+            Self::Capacity => "capacity",
+            Self::Machine => "machine",
+        }
+    }
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $number:literal $variant:ident $name:literal $fault:ident;)*) => {
+        /// Every error, by number. Numbers are frozen: a new error takes a new number, an old one never moves.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum Code { $($(#[$doc])* $variant,)* }
+
+        impl Code {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The frozen number; success is 0.
+            #[must_use]
+            pub const fn number(self) -> i32 {
+                match self { $(Self::$variant => $number,)* }
+            }
+
+            /// The code with that number, or `None` when no error has it.
+            #[must_use]
+            pub const fn from_number(number: i32) -> Option<Self> {
+                match number { $($number => Some(Self::$variant),)* _ => None }
+            }
+
+            /// The rule's name, as the wire ABI spells it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The name with a closing NUL, for C.
+            #[must_use]
+            pub const fn c_name(self) -> &'static core::ffi::CStr {
+                match self { $(Self::$variant => {
+                    const NAME: &core::ffi::CStr = match core::ffi::CStr::from_bytes_with_nul(
+                        concat!($name, "\0").as_bytes()) { Ok(name) => name, Err(_) => c"" };
+                    NAME
+                })* }
+            }
+
+            /// Whose fault it is.
+            #[must_use]
+            pub const fn fault(self) -> Fault {
+                match self { $(Self::$variant => Fault::$fault,)* }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Success.
+    0 Ok "ok" Nobody;
+
+    // Descriptor, in the order in which the rules are checked.
+    /// A record does not have exactly its number of bytes.
+    1 Size "size" Sender;
+    /// The first two bytes are not 0x5342.
+    2 Magic "magic" Sender;
+    /// An address space that does not exist.
+    3 AddressSpace "address_space" Sender;
+    /// An access right that does not exist.
+    4 Access "access" Sender;
+    /// A backend that does not exist.
+    5 BackendKind "backend_kind" Sender;
+    /// A body of more than 32 bytes.
+    6 BodyLen "body_len" Sender;
+    /// Generation 0.
+    7 Generation "generation" Sender;
+    /// The backend does not live in that address space.
+    8 Capability "capability" Sender;
+    /// A copy-on-write backing grants more than reading.
+    9 ForkCowAccess "fork_cow_access" Sender;
+    /// An address body that does not have 8 bytes.
+    10 BodyAddressLen "body_address_len" Sender;
+    /// An address body whose base is 0.
+    11 BodyNullBase "body_null_base" Sender;
+    /// A shared-memory name without a character.
+    12 BodyShmNameEmpty "body_shm_name_empty" Sender;
+    /// A character that a shared-memory name must not have.
+    13 BodyShmNameChar "body_shm_name_char" Sender;
+    /// A shareable body that does not have 24 bytes.
+    14 BodyShareableLen "body_shareable_len" Sender;
+    /// A shareable handle of 0.
+    15 BodyShareableHandle "body_shareable_handle" Sender;
+    /// A shareable body's reserved field is not 0.
+    16 BodyShareableReserved "body_shareable_reserved" Sender;
+    /// A shareable mapping is smaller than its backing.
+    17 BodyShareableMapping "body_shareable_mapping" Sender;
+    /// A remote descriptor has a body.
+    18 BodyRemoteNotEmpty "body_remote_not_empty" Sender;
+    /// A byte past the body's end is not 0.
+    19 BodyTail "body_tail" Sender;
+
+    // Tensor.
+    /// A rank that is not 1 to 5.
+    32 Ndims "ndims" Sender;
+    /// An element type that does not exist.
+    33 Dtype "dtype" Sender;
+    /// An offset that is no multiple of the element size.
+    34 ByteOffsetAlignment "byte_offset_alignment" Sender;
+    /// A dimension of no elements.
+    35 ShapeZero "shape_zero" Sender;
+    /// A step of 0.
+    36 StrideZero "stride_zero" Sender;
+    /// A slot past the rank is not 0.
+    37 InactiveDims "inactive_dims" Sender;
+    /// The extent does not fit in 64 bits.
+    38 ExtentOverflow "extent_overflow" Sender;
+    /// The view reaches past its backing.
+    39 OutOfBounds "out_of_bounds" Sender;
+
+    // Blob.
+    /// Fewer bytes than the two counts need.
+    48 Short "short" Sender;
+    /// A count below 0.
+    49 Negative "negative" Sender;
+    /// The counts imply more bytes than are at hand.
+    50 PastEnd "past_end" Sender;
+
+    // What a chip reads.
+    /// Base, offset and extent together pass 2^64.
+    64 AddressOverflow "address_overflow" Sender;
+    /// More tensors or scalars than a task's arguments hold.
+    65 TooManyArguments "too_many_arguments" Sender;
+
+    // Rights.
+    /// A tag that does not exist.
+    80 TagUnknown "tag" Caller;
+    /// A tag needs more than the owner grants.
+    81 Denied "denied" Caller;
+
+    // Encoding.
+    /// The bytes to write into are too few.
+    96 BufferTooSmall "buffer_too_small" Caller;
+
+    // The C boundary.
+    /// A pointer is NULL.
+    256 NullPointer "null_pointer" Caller;
+    /// A pointer does not have the alignment that its type needs.
+    257 Misaligned "misaligned" Caller;
+    /// Two arguments share bytes of which one is written.
+    258 Overlapping "overlapping_arguments" Caller;
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_names_are_unique_and_come_back() {
+        for (i, code) in Code::ALL.iter().enumerate() {
+            assert_eq!(Code::from_number(code.number()), Some(*code));
+            assert_eq!(code.c_name().to_bytes(), code.name().as_bytes());
+            for other in Code::ALL.iter().skip(i).skip(1) {
+                assert!(code.number() < other.number(), "{code} and {other}");
+                assert_ne!(code.name(), other.name());
+            }
+        }
+        assert_eq!(Code::from_number(-1), None);
+        assert_eq!(Code::Ok.number(), 0);
+        assert_eq!(Code::Ok.fault(), Fault::Nobody);
+    }
+}

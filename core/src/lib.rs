@@ -1,0 +1,26 @@
+//! Buffers that live in other processes and on other chips: what their bytes say, and what follows from it.
+//!
+//! Everything here runs anywhere that Rust's `core` does: no std, no heap, no unsafe code, no path to a panic.
+//!
+//! - [`wire`]: the frozen bytes. Identity, descriptor, tensor, task blob, and what a chip reads.
+//! - [`view`]: the geometry of a strided view, and the rules that make one legal.
+//! - [`rights`]: what a tag needs and what an owner grants.
+//! - [`code`]: the frozen number, name and fault of every error.
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod code;
+pub mod rights;
+pub mod view;
+pub mod wire;
+
+pub use code::{Code, Fault};
+pub use rights::{Access, Tag};
+pub use view::{View, ViewError};
+pub use wire::blob::{Blob, BlobError};
+pub use wire::chip_args::ChipStorageTaskArgs;
+pub use wire::chip_tensor::{ChipError, ChipTensor};
+pub use wire::descriptor::{Descriptor, DescriptorError, RawDescriptor};
+pub use wire::dtype::DType;
+pub use wire::identity::{Identity, OwnerInstanceId};
+pub use wire::tensor::{RawTensor, Tensor, TensorError};

@@ -1,0 +1,392 @@
+//! The geometry of a strided view over one backing, and the rules that make one legal.
+
+use core::fmt;
+
+use crate::code::Code;
+use crate::wire::dtype::DType;
+
+/// Dimensions that a view can have.
+pub const MAX_NDIMS: usize = 5;
+
+/// A legal strided view: where its elements lie in a backing.
+///
+/// Holding one proves that the rank is 1 to 5, that no shape and no stride is 0, that slots past the rank are 0, that the offset is
+/// a multiple of the element size, and that all of it lies within the backing that it was checked against. So none of
+/// its byte positions passes 2^64 - 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct View {
+    byte_offset: u64,
+    extent: u64,
+    shapes: [u32; MAX_NDIMS],
+    strides: [u32; MAX_NDIMS],
+    ndims: u8,
+    dtype: DType,
+}
+
+impl View {
+    /// The view of `shapes` elements at `strides` (in elements) from `byte_offset` on, in a backing of `nbytes` bytes.
+    ///
+    /// # Errors
+    /// The first broken rule. Shapes and strides of different lengths are a rank of the longer one, whose missing parts
+    /// are zero.
+    pub fn new(
+        byte_offset: u64,
+        dtype: DType,
+        shapes: &[u32],
+        strides: &[u32],
+        nbytes: u64,
+    ) -> Result<Self, ViewError> {
+        let ndims = u32::try_from(shapes.len().max(strides.len())).unwrap_or(u32::MAX);
+        let mut slots = [[0; MAX_NDIMS]; 2];
+        for (slots, given) in slots.iter_mut().zip([shapes, strides]) {
+            slots.iter_mut().zip(given).for_each(|(slot, value)| *slot = *value);
+        }
+        let [shapes, strides] = slots;
+        Self::from_slots(byte_offset, ndims, dtype, shapes, strides, nbytes)
+    }
+
+    /// The view of all five slots of each, as a tensor has them.
+    ///
+    /// # Errors
+    /// The first broken rule, in the order of the wire ABI.
+    #[inline]
+    pub fn from_slots(
+        byte_offset: u64,
+        ndims: u32,
+        dtype: DType,
+        shapes: [u32; MAX_NDIMS],
+        strides: [u32; MAX_NDIMS],
+        nbytes: u64,
+    ) -> Result<Self, ViewError> {
+        let rank = match ndims {
+            1 => 1,
+            2 => 2,
+            3 => 3,
+            4 => 4,
+            5 => 5,
+            found => return Err(ViewError::Ndims { found }),
+        };
+        if byte_offset & u64::from(dtype.size().wrapping_sub(1)) != 0 {
+            return Err(ViewError::ByteOffsetAlignment { byte_offset, element_size: dtype.size() });
+        }
+        if !slots_are_legal(rank, &shapes, &strides) {
+            return Err(first_illegal_slot(rank, &shapes, &strides));
+        }
+        let extent = extent_bytes(&shapes, &strides, dtype);
+        if extent == u64::MAX {
+            return Err(ViewError::ExtentOverflow);
+        }
+        match nbytes.checked_sub(byte_offset) {
+            Some(room) if extent <= room => {}
+            Some(_) | None => return Err(ViewError::OutOfBounds { byte_offset, extent, nbytes }),
+        }
+        Ok(Self { byte_offset, extent, shapes, strides, ndims: rank, dtype })
+    }
+
+    /// The view of slots that a tensor's rules have found legal.
+    #[inline]
+    pub(crate) fn of_checked(
+        byte_offset: u64,
+        ndims: u32,
+        dtype: DType,
+        shapes: [u32; MAX_NDIMS],
+        strides: [u32; MAX_NDIMS],
+    ) -> Self {
+        let extent = extent_bytes(&shapes, &strides, dtype);
+        Self { byte_offset, extent, shapes, strides, ndims: ndims.to_le_bytes()[0], dtype }
+    }
+
+    /// A dense row-major view.
+    ///
+    /// # Errors
+    /// The first broken rule; a stride that does not fit in 32 bits is [`ViewError::ExtentOverflow`].
+    pub fn row_major(byte_offset: u64, dtype: DType, shapes: &[u32], nbytes: u64) -> Result<Self, ViewError> {
+        let ndims = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
+        let mut slots = [0; MAX_NDIMS];
+        slots.iter_mut().zip(shapes).for_each(|(slot, value)| *slot = *value);
+        let strides = row_major_strides(&slots, shapes.len()).ok_or(ViewError::ExtentOverflow)?;
+        Self::from_slots(byte_offset, ndims, dtype, slots, strides, nbytes)
+    }
+
+    /// Bytes from the backing's start to the first element.
+    #[must_use]
+    #[inline]
+    pub const fn byte_offset(&self) -> u64 {
+        self.byte_offset
+    }
+
+    /// Bytes from the first element's first to the last element's last; less than 2^64 - 1.
+    #[must_use]
+    #[inline]
+    pub const fn extent(&self) -> u64 {
+        self.extent
+    }
+
+    /// The byte behind the view's last.
+    #[must_use]
+    #[inline]
+    pub const fn end(&self) -> u64 {
+        self.byte_offset.saturating_add(self.extent)
+    }
+
+    /// Dimensions, 1 to 5.
+    #[must_use]
+    #[inline]
+    pub const fn ndims(&self) -> u8 {
+        self.ndims
+    }
+
+    /// The elements' type.
+    #[must_use]
+    #[inline]
+    pub const fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Elements of each dimension, none 0.
+    #[must_use]
+    #[inline]
+    pub fn shapes(&self) -> &[u32] {
+        self.shapes.get(..usize::from(self.ndims)).unwrap_or(&self.shapes)
+    }
+
+    /// Elements from one index to the next, for each dimension, none 0.
+    #[must_use]
+    #[inline]
+    pub fn strides(&self) -> &[u32] {
+        self.strides.get(..usize::from(self.ndims)).unwrap_or(&self.strides)
+    }
+
+    /// All five slots of the shape; those past the rank are 0.
+    #[must_use]
+    #[inline]
+    pub const fn shape_slots(&self) -> &[u32; MAX_NDIMS] {
+        &self.shapes
+    }
+
+    /// All five slots of the strides; those past the rank are 0.
+    #[must_use]
+    #[inline]
+    pub const fn stride_slots(&self) -> &[u32; MAX_NDIMS] {
+        &self.strides
+    }
+
+    /// Elements, counted as often as an index names them; saturates at 2^64 - 1.
+    #[must_use]
+    pub fn elements(&self) -> u64 {
+        self.shapes().iter().fold(1_u64, |product, &shape| product.saturating_mul(u64::from(shape)))
+    }
+
+    /// The strides are exactly the row-major ones of the shape. That of a dimension of one element counts too: strides
+    /// are never normalised.
+    #[must_use]
+    #[inline]
+    pub fn is_contiguous(&self) -> bool {
+        is_row_major(self.ndims, &self.shapes, &self.strides)
+    }
+}
+
+/// The row-major strides of a shape, 0 past the rank; `None` when one does not fit in 32 bits.
+fn row_major_strides(shapes: &[u32; MAX_NDIMS], ndims: usize) -> Option<[u32; MAX_NDIMS]> {
+    let mut strides = [0; MAX_NDIMS];
+    let mut step = 1_u64;
+    for (stride, &shape) in strides.iter_mut().zip(shapes).take(ndims).rev() {
+        *stride = u32::try_from(step).ok()?;
+        step = step.saturating_mul(u64::from(shape));
+    }
+    Some(strides)
+}
+
+/// `strides` are exactly the row-major ones of `shapes`.
+#[inline]
+pub(crate) fn is_row_major(ndims: u8, shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> bool {
+    let mut step = 1_u64;
+    let mut equal = true;
+    for (&shape, &stride) in shapes.iter().zip(strides).take(usize::from(ndims)).rev() {
+        equal &= u64::from(stride) == step;
+        step = step.saturating_mul(u64::from(shape));
+    }
+    equal
+}
+
+/// Active slots are not 0 and the others are. Without a branch: the compiler takes all five at once.
+#[inline]
+fn slots_are_legal(ndims: u8, shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> bool {
+    let mut legal = true;
+    let mut slot = 0_u8;
+    for (&shape, &stride) in shapes.iter().zip(strides) {
+        let active = slot < ndims;
+        legal &= ((shape != 0) == active) & ((stride != 0) == active);
+        slot = slot.wrapping_add(1);
+    }
+    legal
+}
+
+/// The first slot that breaks a rule, in the order of the wire ABI.
+#[cold]
+fn first_illegal_slot(ndims: u8, shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> ViewError {
+    let slots = (0_u8..).zip(shapes.iter().zip(strides));
+    for (dim, (&shape, &stride)) in slots.clone().take(usize::from(ndims)) {
+        if shape == 0 {
+            return ViewError::ShapeZero { dim };
+        }
+        if stride == 0 {
+            return ViewError::StrideZero { dim };
+        }
+    }
+    for (dim, (&shape, &stride)) in slots.skip(usize::from(ndims)) {
+        if shape != 0 || stride != 0 {
+            return ViewError::InactiveDims { dim, shape, stride };
+        }
+    }
+    ViewError::Ndims { found: u32::from(ndims) }
+}
+
+/// (1 + sum of (shape - 1) * stride) * element size, saturating. Slots past the rank are 0 and add nothing.
+#[inline]
+pub(crate) fn extent_bytes(shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS], dtype: DType) -> u64 {
+    let mut elements = 1_u64;
+    for (&shape, &stride) in shapes.iter().zip(strides) {
+        // (2^32 - 1)^2 fits in 64 bits.
+        elements = elements.saturating_add(u64::from(shape.wrapping_sub(1)).wrapping_mul(u64::from(stride)));
+    }
+    elements.saturating_mul(u64::from(dtype.size()))
+}
+
+/// The first rule of a view that was broken, with the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewError {
+    /// A rank that is not 1 to 5.
+    Ndims {
+        /// The rank that came.
+        found: u32,
+    },
+    /// The offset is no multiple of the element size.
+    ByteOffsetAlignment {
+        /// The offset.
+        byte_offset: u64,
+        /// Bytes of an element.
+        element_size: u32,
+    },
+    /// A dimension of no elements.
+    ShapeZero {
+        /// Which one, from 0.
+        dim: u8,
+    },
+    /// A step of 0.
+    StrideZero {
+        /// Which dimension's, from 0.
+        dim: u8,
+    },
+    /// A slot past the rank is not 0.
+    InactiveDims {
+        /// Which slot, from 0.
+        dim: u8,
+        /// Its shape.
+        shape: u32,
+        /// Its stride.
+        stride: u32,
+    },
+    /// The extent does not fit in 64 bits.
+    ExtentOverflow,
+    /// The view reaches past its backing.
+    OutOfBounds {
+        /// Where it starts, in bytes.
+        byte_offset: u64,
+        /// How far it reaches, in bytes.
+        extent: u64,
+        /// Bytes of the backing.
+        nbytes: u64,
+    },
+}
+
+impl ViewError {
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub const fn code(self) -> Code {
+        match self {
+            Self::Ndims { .. } => Code::Ndims,
+            Self::ByteOffsetAlignment { .. } => Code::ByteOffsetAlignment,
+            Self::ShapeZero { .. } => Code::ShapeZero,
+            Self::StrideZero { .. } => Code::StrideZero,
+            Self::InactiveDims { .. } => Code::InactiveDims,
+            Self::ExtentOverflow => Code::ExtentOverflow,
+            Self::OutOfBounds { .. } => Code::OutOfBounds,
+        }
+    }
+}
+
+impl fmt::Display for ViewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Ndims { found } => write!(f, "a view has 1 to 5 dimensions, found {found}"),
+            Self::ByteOffsetAlignment { byte_offset, element_size } => {
+                write!(f, "byte offset {byte_offset} is no multiple of the element's {element_size} bytes")
+            }
+            Self::ShapeZero { dim } => write!(f, "dimension {dim} has no elements"),
+            Self::StrideZero { dim } => {
+                write!(f, "the stride of dimension {dim} is 0: there is no broadcast")
+            }
+            Self::InactiveDims { dim, shape, stride } => write!(
+                f,
+                "dimension {dim} lies past the rank and has shape {shape}, stride {stride}: both must be 0"
+            ),
+            Self::ExtentOverflow => f.write_str("the view's extent does not fit in 64 bits"),
+            Self::OutOfBounds { byte_offset, extent, nbytes } => write!(
+                f,
+                "{extent} bytes from byte offset {byte_offset} on reach past the backing's {nbytes} bytes"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ViewError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_order_of_the_rules_is_that_of_the_wire_abi() {
+        let at = |offset, dims: &[u32], strides: &[u32]| View::new(offset, DType::Float32, dims, strides, 64);
+        assert_eq!(at(0, &[], &[]), Err(ViewError::Ndims { found: 0 }));
+        assert_eq!(at(0, &[1; 6], &[1; 6]), Err(ViewError::Ndims { found: 6 }));
+        assert_eq!(at(2, &[0], &[0]), Err(ViewError::ByteOffsetAlignment { byte_offset: 2, element_size: 4 }));
+        assert_eq!(at(0, &[1, 0], &[0, 0]), Err(ViewError::StrideZero { dim: 0 }));
+        assert_eq!(at(0, &[0, 0], &[0, 0]), Err(ViewError::ShapeZero { dim: 0 }));
+        assert_eq!(at(0, &[17], &[1]), Err(ViewError::OutOfBounds { byte_offset: 0, extent: 68, nbytes: 64 }));
+        assert!(at(0, &[16], &[1]).is_ok());
+        assert!(at(60, &[1], &[7]).is_ok());
+    }
+
+    #[test]
+    fn an_extent_past_64_bits_is_an_overflow_and_never_wraps() {
+        let huge = [u32::MAX; 5];
+        let view = View::from_slots(0, 5, DType::Int64, huge, huge, u64::MAX);
+        assert_eq!(view, Err(ViewError::ExtentOverflow));
+        // (2^32 - 2) * (2^32 - 1) + 1 elements of one byte: the largest of rank 1.
+        let extent = 4_294_967_294 * 4_294_967_295 + 1;
+        let view = View::new(0, DType::Uint8, &[u32::MAX], &[u32::MAX], u64::MAX).unwrap();
+        assert_eq!((view.extent(), view.end()), (extent, extent));
+        assert!(View::new(u64::MAX - extent, DType::Uint8, &[u32::MAX], &[u32::MAX], u64::MAX).is_ok());
+        assert!(matches!(
+            View::new(u64::MAX - extent + 1, DType::Uint8, &[u32::MAX], &[u32::MAX], u64::MAX),
+            Err(ViewError::OutOfBounds { .. })
+        ));
+    }
+
+    #[test]
+    fn row_major_is_contiguous_and_a_transposed_view_is_not() {
+        let dense = View::row_major(0, DType::Float32, &[3, 4, 5], 240).unwrap();
+        assert_eq!(dense.strides(), [20, 5, 1]);
+        assert!(dense.is_contiguous());
+        let transposed = View::new(0, DType::Float32, &[4, 3], &[1, 4], 48).unwrap();
+        assert!(!transposed.is_contiguous());
+        // The stride of a dimension of one element is not normalised.
+        assert!(!View::new(0, DType::Float32, &[1, 4], &[5, 1], 48).unwrap().is_contiguous());
+        assert_eq!(
+            View::row_major(0, DType::Uint8, &[1, 65_536, 65_536], u64::MAX),
+            Err(ViewError::ExtentOverflow)
+        );
+    }
+}

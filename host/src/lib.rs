@@ -1,0 +1,1 @@
+//! bufabi-host.
