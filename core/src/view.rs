@@ -351,10 +351,16 @@ mod tests {
         let at = |offset, dims: &[u32], strides: &[u32]| View::new(offset, DType::Float32, dims, strides, 64);
         assert_eq!(at(0, &[], &[]), Err(ViewError::Ndims { found: 0 }));
         assert_eq!(at(0, &[1; 6], &[1; 6]), Err(ViewError::Ndims { found: 6 }));
-        assert_eq!(at(2, &[0], &[0]), Err(ViewError::ByteOffsetAlignment { byte_offset: 2, element_size: 4 }));
+        assert_eq!(
+            at(2, &[0], &[0]),
+            Err(ViewError::ByteOffsetAlignment { byte_offset: 2, element_size: 4 })
+        );
         assert_eq!(at(0, &[1, 0], &[0, 0]), Err(ViewError::StrideZero { dim: 0 }));
         assert_eq!(at(0, &[0, 0], &[0, 0]), Err(ViewError::ShapeZero { dim: 0 }));
-        assert_eq!(at(0, &[17], &[1]), Err(ViewError::OutOfBounds { byte_offset: 0, extent: 68, nbytes: 64 }));
+        assert_eq!(
+            at(0, &[17], &[1]),
+            Err(ViewError::OutOfBounds { byte_offset: 0, extent: 68, nbytes: 64 })
+        );
         assert!(at(0, &[16], &[1]).is_ok());
         assert!(at(60, &[1], &[7]).is_ok());
     }

@@ -92,7 +92,9 @@ impl<'a> Blob<'a> {
     /// Bytes from its start to behind its last scalar.
     #[must_use]
     pub const fn size(&self) -> usize {
-        RawBlobHeader::SIZE.saturating_add(size_of_val(self.tensors)).saturating_add(size_of_val(self.scalars))
+        RawBlobHeader::SIZE
+            .saturating_add(size_of_val(self.tensors))
+            .saturating_add(size_of_val(self.scalars))
     }
 
     /// Tensor number `index`, from 0.

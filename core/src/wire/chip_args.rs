@@ -52,14 +52,15 @@ impl ChipStorageTaskArgs {
         self.tensor_count = I32::ZERO;
         self.scalar_count = I32::ZERO;
         let (tensors, scalars) = (blob.tensor_count(), blob.scalar_count());
-        let too_many =
-            MaterializeError::Chip { index: MAX_TENSORS, error: ChipError::TooManyArguments { tensors, scalars } };
+        let too_many = MaterializeError::Chip {
+            index: MAX_TENSORS,
+            error: ChipError::TooManyArguments { tensors, scalars },
+        };
         if tensors > MAX_TENSORS || scalars > MAX_SCALARS {
             return Err(too_many);
         }
         for (index, (slot, tensor)) in self.tensors.iter_mut().zip(blob.tensors()).enumerate() {
-            let base =
-                resolve(index, &tensor).map_err(|error| MaterializeError::Resolve { index, error })?;
+            let base = resolve(index, &tensor).map_err(|error| MaterializeError::Resolve { index, error })?;
             *slot = ChipTensor::materialize(&tensor, base)
                 .map_err(|error| MaterializeError::Chip { index, error })?;
         }

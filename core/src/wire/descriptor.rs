@@ -102,8 +102,8 @@ impl<'a> Descriptor<&'a RawDescriptor> {
     /// The first rule that they break.
     #[inline]
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, DescriptorError> {
-        let raw = RawDescriptor::ref_from_bytes(bytes)
-            .map_err(|_| DescriptorError::Size { found: bytes.len() })?;
+        let raw =
+            RawDescriptor::ref_from_bytes(bytes).map_err(|_| DescriptorError::Size { found: bytes.len() })?;
         Self::from_raw(raw)
     }
 
@@ -517,7 +517,10 @@ impl fmt::Display for DescriptorError {
                 write!(f, "{backend_kind} does not live in address space {found}")
             }
             Self::ForkCowAccess { found } => {
-                write!(f, "FORK_COW grants READ only, found {found}: a child's write would not reach its parent")
+                write!(
+                    f,
+                    "FORK_COW grants READ only, found {found}: a child's write would not reach its parent"
+                )
             }
             Self::BodyAddressLen { backend_kind, found } => {
                 write!(f, "the body of {backend_kind} is an address of 8 bytes, body_len says {found}")
@@ -525,7 +528,10 @@ impl fmt::Display for DescriptorError {
             Self::BodyNullBase { backend_kind } => write!(f, "the base address of {backend_kind} is 0"),
             Self::BodyShmNameEmpty => f.write_str("the shared-memory name is empty: it has 1 to 32 bytes"),
             Self::BodyShmNameChar { index, found } => {
-                write!(f, "byte {index} of the shared-memory name is {found:#04x}: 0x21 to 0x7e except '/' may be")
+                write!(
+                    f,
+                    "byte {index} of the shared-memory name is {found:#04x}: 0x21 to 0x7e except '/' may be"
+                )
             }
             Self::BodyShareableLen { found } => {
                 write!(f, "the body of VMM_SHAREABLE has 24 bytes, body_len says {found}")
@@ -577,10 +583,7 @@ pub(crate) fn check(raw: &RawDescriptor) -> Result<(), DescriptorError> {
     }
     let words: [U64; 4] = transmute!(raw.body);
     match backend_kind {
-        BackendKind::ForkShm
-        | BackendKind::VmmWindow
-        | BackendKind::DeviceMalloc
-        | BackendKind::ForkCow => {
+        BackendKind::ForkShm | BackendKind::VmmWindow | BackendKind::DeviceMalloc | BackendKind::ForkCow => {
             if backend_kind == BackendKind::ForkCow && access != Access::Read {
                 return Err(E::ForkCowAccess { found: access });
             }
@@ -664,7 +667,6 @@ fn body_name(raw: &RawDescriptor) -> DescriptorError {
 #[cold]
 fn body_tail(raw: &RawDescriptor) -> DescriptorError {
     let len = usize::from(raw.body_len.get());
-    let (index, found) =
-        (0_u8..).zip(raw.body).skip(len).find(|(_, byte)| *byte != 0).unwrap_or((32, 0));
+    let (index, found) = (0_u8..).zip(raw.body).skip(len).find(|(_, byte)| *byte != 0).unwrap_or((32, 0));
     DescriptorError::BodyTail { index, found }
 }

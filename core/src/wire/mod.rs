@@ -15,5 +15,6 @@ pub mod descriptor;
 pub mod dtype;
 pub mod identity;
 pub mod layout;
+pub mod layout_text;
 pub mod record;
 pub mod tensor;

@@ -62,8 +62,7 @@ impl Tensor {
     /// # Errors
     /// The first rule that the copy breaks.
     pub fn decode(bytes: &[u8]) -> Result<Self, TensorError> {
-        let raw =
-            RawTensor::read_from_bytes(bytes).map_err(|_| TensorError::Size { found: bytes.len() })?;
+        let raw = RawTensor::read_from_bytes(bytes).map_err(|_| TensorError::Size { found: bytes.len() })?;
         check(&raw)?;
         Ok(Self(raw.without_padding()))
     }
@@ -77,8 +76,7 @@ impl<'a> Tensor<&'a RawTensor> {
     /// The first rule that they break.
     #[inline]
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, TensorError> {
-        let raw =
-            RawTensor::ref_from_bytes(bytes).map_err(|_| TensorError::Size { found: bytes.len() })?;
+        let raw = RawTensor::ref_from_bytes(bytes).map_err(|_| TensorError::Size { found: bytes.len() })?;
         Self::from_raw(raw)
     }
 
@@ -161,10 +159,7 @@ impl<H: Holds<RawTensor>> Eq for Tensor<H> {}
 
 impl<H: Holds<RawTensor>> fmt::Debug for Tensor<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tensor")
-            .field("descriptor", &self.descriptor())
-            .field("view", &self.view())
-            .finish()
+        f.debug_struct("Tensor").field("descriptor", &self.descriptor()).field("view", &self.view()).finish()
     }
 }
 
