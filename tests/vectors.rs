@@ -1,4 +1,5 @@
 //! The records of `tests/vectors`, line for line, rule for rule.
+#![expect(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
 use bufabi_core::wire::tensor::RawTensor;
 use bufabi_core::{Blob, BlobError, ChipTensor, Descriptor, Tensor};
@@ -8,15 +9,13 @@ use zerocopy::IntoBytes;
 /// Every line's answer is the expected one, by whichever function makes it from the line's other words.
 fn agree(file: &str, lines: usize, answer: impl Fn(&[&str]) -> String) {
     let text = vectors(file).unwrap();
-    let mut seen = 0;
-    for (number, line) in text.lines().enumerate() {
+    for (number, line) in (1..).zip(text.lines()) {
         let words: Vec<&str> = line.split(' ').collect();
         let arguments = if file.starts_with("blobs") || file.starts_with("chip") { 2 } else { 1 };
         let (given, expected) = words.split_at(arguments);
-        assert_eq!(answer(given), expected.join(" "), "{file}:{}: {line}", number + 1);
-        seen += 1;
+        assert_eq!(answer(given), expected.join(" "), "{file}:{number}: {line}");
     }
-    assert_eq!(seen, lines, "{file} is not whole");
+    assert_eq!(text.lines().count(), lines, "{file} is not whole");
 }
 
 #[test]
