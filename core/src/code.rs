@@ -165,6 +165,74 @@ codes! {
     /// The bytes to write into are too few.
     96 BufferTooSmall "buffer_too_small" Caller;
 
+    // The host: the operating system.
+    /// A call of the operating system failed for a reason that has no code of its own.
+    192 OsCall "os_call" Machine;
+    /// No memory or no space in a file system is left.
+    193 NoSpace "no_space" Machine;
+    /// No file descriptor is left.
+    194 NoFileDescriptor "no_file_descriptor" Machine;
+    /// No address space, or no further mapping, is left.
+    195 NoAddressSpace "no_address_space" Machine;
+    /// The operating system does not permit it.
+    196 NotPermitted "not_permitted" Machine;
+
+    // The host: shared-memory objects.
+    /// An object of that name is there already.
+    197 ShmNameTaken "shm_name_taken" Machine;
+    /// No object has that name.
+    198 ShmNotFound "shm_not_found" Sender;
+    /// The object has fewer bytes than its descriptor claims.
+    199 ShmTooSmall "shm_too_small" Sender;
+    /// A name that the operating system does not take, as `.` and `..`.
+    200 ShmNameInvalid "shm_name_invalid" Sender;
+
+    // The host: owners and consumers.
+    /// A buffer of no bytes.
+    201 NbytesZero "nbytes_zero" Caller;
+    /// More bytes than an address space can hold.
+    202 NbytesTooLarge "nbytes_too_large" Caller;
+    /// The buffer has been released.
+    203 Released "released" Caller;
+    /// A task that is not finished names the buffer.
+    204 Busy "busy" Caller;
+    /// Only the process that made it may do that, and this is a fork of it.
+    205 Forked "forked" Caller;
+    /// The backing cannot be reached from here.
+    206 NotResolvable "not_resolvable" Sender;
+    /// Views of the mapping are alive.
+    207 ViewsAlive "views_alive" Caller;
+    /// The object shrank under its mapping.
+    208 BackingShrank "backing_shrank" Sender;
+    /// No live mapping has those addresses.
+    209 AddressNotMapped "address_not_mapped" Caller;
+
+    // The host: workers and kernels.
+    /// A fork without exec needs a process of one thread.
+    210 SeveralThreads "several_threads" Caller;
+    /// No such worker.
+    211 WorkerUnknown "worker_unknown" Caller;
+    /// The worker has a task that is not finished.
+    212 WorkerBusy "worker_busy" Caller;
+    /// The worker process ended.
+    213 WorkerDied "worker_died" Machine;
+    /// What was waited for did not come in time.
+    214 TimedOut "timed_out" Machine;
+    /// A message in control memory contradicts itself.
+    215 MessageBroken "message_broken" Sender;
+    /// No kernel has that number.
+    216 KernelUnknown "kernel_unknown" Caller;
+    /// Another number of operands or scalars than the kernel takes.
+    217 KernelCounts "kernel_counts" Caller;
+    /// An element type that the kernel does not take.
+    218 KernelDtype "kernel_dtype" Caller;
+    /// A shape that the kernel does not take.
+    219 KernelShape "kernel_shape" Caller;
+    /// A view that is written has two indices for one byte.
+    220 SelfOverlap "self_overlap" Caller;
+    /// A scalar that is no value of the element type.
+    221 KernelScalar "kernel_scalar" Caller;
+
     // The C boundary.
     /// A pointer is NULL.
     256 NullPointer "null_pointer" Caller;

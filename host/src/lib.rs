@@ -1,1 +1,10 @@
-//! bufabi-host.
+//! What an operating system and drivers add to the core: buffers in shared memory, consumers that map them once, and worker
+//! processes that run tasks on them.
+//!
+//! - [`memory`]: mappings, and the views of tasks in them.
+//! - [`worker`]: worker processes, the mailbox to each, and the kernels that they run.
+//!
+//! Everything here is Linux on a 64-bit little-endian machine.
+
+pub mod memory;
+pub mod worker;

@@ -1,0 +1,161 @@
+//! What a worker runs: kernels by number, over operands that lie in its own mappings.
+
+use core::fmt;
+
+use bufabi_core::{Access, Code, DType};
+
+use crate::memory::Operand;
+
+/// The kernels of a worker. Tags do not travel: a kernel that accumulates has another number than one that overwrites.
+pub trait Kernels {
+    /// Runs kernel number `kernel`, inputs first and outputs last, and returns when all its stores are done.
+    ///
+    /// # Errors
+    /// Why it does not run on these arguments. Nothing was written then.
+    fn run(&self, kernel: u32, operands: &[Operand<'_>], scalars: &[u64]) -> Result<(), KernelError>;
+}
+
+/// Why a kernel does not run on its arguments. Operands and scalars are counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelError {
+    /// No kernel has that number.
+    Unknown {
+        /// The number that came.
+        kernel: u32,
+    },
+    /// Another number of operands or scalars than the kernel takes.
+    Counts {
+        /// Operands that it takes.
+        operands: usize,
+        /// Operands that came.
+        found_operands: usize,
+        /// Scalars that it takes.
+        scalars: usize,
+        /// Scalars that came.
+        found_scalars: usize,
+    },
+    /// The owner does not grant what the kernel does with an operand.
+    Denied {
+        /// Which operand.
+        operand: usize,
+        /// What the owner grants.
+        granted: Access,
+        /// What the kernel does.
+        needed: Access,
+    },
+    /// An element type that the kernel does not know.
+    DtypeUnsupported {
+        /// Which operand.
+        operand: usize,
+        /// Its type.
+        found: DType,
+    },
+    /// All operands of a kernel have one element type.
+    DtypeDiffers {
+        /// Which operand.
+        operand: usize,
+        /// The first operand's type.
+        expected: DType,
+        /// Its type.
+        found: DType,
+    },
+    /// Another rank than the kernel takes.
+    Ndims {
+        /// Which operand.
+        operand: usize,
+        /// The rank that it takes.
+        expected: u8,
+        /// The operand's rank.
+        found: u8,
+    },
+    /// A dimension that does not fit those of the other operands.
+    Shape {
+        /// Which operand.
+        operand: usize,
+        /// Which dimension.
+        dim: u8,
+        /// The elements that fit.
+        expected: u32,
+        /// The elements that it has.
+        found: u32,
+    },
+    /// A view that is written has two indices for one byte.
+    SelfOverlap {
+        /// Which operand.
+        operand: usize,
+    },
+    /// A scalar whose bits are no value of the element type.
+    ScalarRange {
+        /// Which scalar.
+        scalar: usize,
+        /// The element type.
+        dtype: DType,
+        /// Its 64 bits.
+        found: u64,
+    },
+}
+
+impl KernelError {
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub const fn code(self) -> Code {
+        match self {
+            Self::Unknown { .. } => Code::KernelUnknown,
+            Self::Counts { .. } => Code::KernelCounts,
+            Self::Denied { .. } => Code::Denied,
+            Self::DtypeUnsupported { .. } | Self::DtypeDiffers { .. } => Code::KernelDtype,
+            Self::Ndims { .. } | Self::Shape { .. } => Code::KernelShape,
+            Self::SelfOverlap { .. } => Code::SelfOverlap,
+            Self::ScalarRange { .. } => Code::KernelScalar,
+        }
+    }
+
+    /// The operand that it is about, from 0.
+    #[must_use]
+    pub const fn operand(self) -> Option<usize> {
+        match self {
+            Self::Denied { operand, .. }
+            | Self::DtypeUnsupported { operand, .. }
+            | Self::DtypeDiffers { operand, .. }
+            | Self::Ndims { operand, .. }
+            | Self::Shape { operand, .. }
+            | Self::SelfOverlap { operand } => Some(operand),
+            Self::Unknown { .. } | Self::Counts { .. } | Self::ScalarRange { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for KernelError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Unknown { kernel } => write!(f, "no kernel has number {kernel}"),
+            Self::Counts { operands, found_operands, scalars, found_scalars } => write!(
+                f,
+                "the kernel takes {operands} operands and {scalars} scalars, found {found_operands} and {found_scalars}"
+            ),
+            Self::Denied { operand, granted, needed } => {
+                write!(f, "operand {operand}: the kernel needs {needed}, but the owner grants {granted}")
+            }
+            Self::DtypeUnsupported { operand, found } => {
+                write!(f, "operand {operand}: the kernel does not know {found}")
+            }
+            Self::DtypeDiffers { operand, expected, found } => {
+                write!(f, "operand {operand} is {found}, the first one {expected}: all must be one type")
+            }
+            Self::Ndims { operand, expected, found } => {
+                write!(f, "operand {operand} has {found} dimensions, the kernel takes {expected}")
+            }
+            Self::Shape { operand, dim, expected, found } => {
+                write!(f, "operand {operand} has {found} elements in dimension {dim}, {expected} would fit")
+            }
+            Self::SelfOverlap { operand } => {
+                write!(f, "operand {operand} is written and overlaps itself")
+            }
+            Self::ScalarRange { scalar, dtype, found } => {
+                write!(f, "scalar {scalar} has the bits {found:#x}, which are no {dtype}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for KernelError {}
