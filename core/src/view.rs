@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::code::Code;
 use crate::wire::dtype::DType;
+use crate::wire::verdict::{Broken, First, Verdict};
 
 /// Dimensions that a view can have.
 pub const MAX_NDIMS: usize = 5;
@@ -58,29 +59,13 @@ impl View {
         strides: [u32; MAX_NDIMS],
         nbytes: u64,
     ) -> Result<Self, ViewError> {
-        let rank = match ndims {
-            1 => 1,
-            2 => 2,
-            3 => 3,
-            4 => 4,
-            5 => 5,
-            found => return Err(ViewError::Ndims { found }),
-        };
-        if byte_offset & u64::from(dtype.size().wrapping_sub(1)) != 0 {
-            return Err(ViewError::ByteOffsetAlignment { byte_offset, element_size: dtype.size() });
+        let slots = Slots { shapes: &shapes, strides: &strides };
+        match check::<Broken, _>(byte_offset, ndims, dtype, slots, nbytes) {
+            Ok(extent) => {
+                Ok(Self { byte_offset, extent, shapes, strides, ndims: ndims.to_le_bytes()[0], dtype })
+            }
+            Err(Broken) => first_broken(byte_offset, ndims, dtype, slots, nbytes),
         }
-        if !slots_are_legal(rank, &shapes, &strides) {
-            return Err(first_illegal_slot(rank, &shapes, &strides));
-        }
-        let extent = extent_bytes(&shapes, &strides, dtype);
-        if extent == u64::MAX {
-            return Err(ViewError::ExtentOverflow);
-        }
-        match nbytes.checked_sub(byte_offset) {
-            Some(room) if extent <= room => {}
-            Some(_) | None => return Err(ViewError::OutOfBounds { byte_offset, extent, nbytes }),
-        }
-        Ok(Self { byte_offset, extent, shapes, strides, ndims: rank, dtype })
     }
 
     /// The view of slots that a tensor's rules have found legal.
@@ -92,7 +77,7 @@ impl View {
         shapes: [u32; MAX_NDIMS],
         strides: [u32; MAX_NDIMS],
     ) -> Self {
-        let extent = extent_bytes(&shapes, &strides, dtype);
+        let extent = extent_elements(&shapes, &strides) << dtype.size_log2();
         Self { byte_offset, extent, shapes, strides, ndims: ndims.to_le_bytes()[0], dtype }
     }
 
@@ -182,7 +167,7 @@ impl View {
     #[must_use]
     #[inline]
     pub fn is_contiguous(&self) -> bool {
-        is_row_major(self.ndims, &self.shapes, &self.strides)
+        is_row_major(&self.shapes, &self.strides)
     }
 }
 
@@ -197,60 +182,120 @@ fn row_major_strides(shapes: &[u32; MAX_NDIMS], ndims: usize) -> Option<[u32; MA
     Some(strides)
 }
 
-/// `strides` are exactly the row-major ones of `shapes`.
+/// `strides` are exactly the row-major ones of `shapes`, both legal. Slots past the rank are 0 and agree with everything.
 #[inline]
-pub(crate) fn is_row_major(ndims: u8, shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> bool {
+pub(crate) fn is_row_major(shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> bool {
     let mut step = 1_u64;
     let mut equal = true;
-    for (&shape, &stride) in shapes.iter().zip(strides).take(usize::from(ndims)).rev() {
-        equal &= u64::from(stride) == step;
-        step = step.saturating_mul(u64::from(shape));
+    for (&shape, &stride) in shapes.iter().zip(strides).rev() {
+        equal &= (u64::from(stride) == step) | (stride == 0);
+        // A step that passes 2^32 is unequal at the next slot and stays so, before a product can pass 2^64.
+        step = step.wrapping_mul(u64::from(shape.max(1)));
     }
     equal
 }
 
-/// Active slots are not 0 and the others are. Without a branch: the compiler takes all five at once.
-#[inline]
-fn slots_are_legal(ndims: u8, shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> bool {
-    let mut legal = true;
-    let mut slot = 0_u8;
-    for (&shape, &stride) in shapes.iter().zip(strides) {
-        let active = slot < ndims;
-        legal &= ((shape != 0) == active) & ((stride != 0) == active);
-        slot = slot.wrapping_add(1);
-    }
-    legal
+/// The five slots of shapes and of strides, where they lie: as numbers, or as a record's bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Slots<'a, S> {
+    pub(crate) shapes: &'a [S; MAX_NDIMS],
+    pub(crate) strides: &'a [S; MAX_NDIMS],
 }
 
-/// The first slot that breaks a rule, in the order of the wire ABI.
-#[cold]
-fn first_illegal_slot(ndims: u8, shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> ViewError {
-    let slots = (0_u8..).zip(shapes.iter().zip(strides));
-    for (dim, (&shape, &stride)) in slots.clone().take(usize::from(ndims)) {
+impl<S: Copy + Into<u32>> Slots<'_, S> {
+    /// Each slot's number, shape and stride.
+    #[inline]
+    fn numbered(self) -> impl Iterator<Item = (u8, u32, u32)> {
+        (0_u8..)
+            .zip(self.shapes.iter().zip(self.strides))
+            .map(|(dim, (&shape, &stride))| (dim, shape.into(), stride.into()))
+    }
+}
+
+/// The rules of a view in the order of the wire ABI, from the rank on. Gives the extent in bytes.
+#[inline]
+pub(crate) fn check<V: Verdict<ViewError>, S: Copy + Into<u32>>(
+    byte_offset: u64,
+    ndims: u32,
+    dtype: DType,
+    slots: Slots<'_, S>,
+    nbytes: u64,
+) -> Result<u64, V> {
+    let element_size = dtype.size();
+    if !(1..=5).contains(&ndims) {
+        return Err(V::of(|| ViewError::Ndims { found: ndims }));
+    }
+    if byte_offset & u64::from(element_size.wrapping_sub(1)) != 0 {
+        return Err(V::of(|| ViewError::ByteOffsetAlignment { byte_offset, element_size }));
+    }
+    // A jump by rank, so that each rank's loop has a known length.
+    let elements = match ndims {
+        1 => check_slots::<1, V, S>(slots)?,
+        2 => check_slots::<2, V, S>(slots)?,
+        3 => check_slots::<3, V, S>(slots)?,
+        4 => check_slots::<4, V, S>(slots)?,
+        _ => check_slots::<5, V, S>(slots)?,
+    };
+    let extent = elements.saturating_mul(u64::from(element_size));
+    if extent == u64::MAX {
+        return Err(V::of(|| ViewError::ExtentOverflow));
+    }
+    match nbytes.checked_sub(byte_offset) {
+        Some(room) if extent <= room => Ok(extent),
+        Some(_) | None => Err(V::of(|| ViewError::OutOfBounds { byte_offset, extent, nbytes })),
+    }
+}
+
+/// The rules of the slots for rank `N`. Gives the extent in elements, saturating: 1 + sum of (shape - 1) * stride.
+// Always, or the compiler calls the five of them through a table, with the slots in memory.
+#[inline(always)]
+fn check_slots<const N: usize, V: Verdict<ViewError>, S: Copy + Into<u32>>(
+    slots: Slots<'_, S>,
+) -> Result<u64, V> {
+    let mut elements = 1_u64;
+    for (dim, shape, stride) in slots.numbered().take(N) {
         if shape == 0 {
-            return ViewError::ShapeZero { dim };
+            return Err(V::of(|| ViewError::ShapeZero { dim }));
         }
         if stride == 0 {
-            return ViewError::StrideZero { dim };
+            return Err(V::of(|| ViewError::StrideZero { dim }));
         }
-    }
-    for (dim, (&shape, &stride)) in slots.skip(usize::from(ndims)) {
-        if shape != 0 || stride != 0 {
-            return ViewError::InactiveDims { dim, shape, stride };
-        }
-    }
-    ViewError::Ndims { found: u32::from(ndims) }
-}
-
-/// (1 + sum of (shape - 1) * stride) * element size, saturating. Slots past the rank are 0 and add nothing.
-#[inline]
-pub(crate) fn extent_bytes(shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS], dtype: DType) -> u64 {
-    let mut elements = 1_u64;
-    for (&shape, &stride) in shapes.iter().zip(strides) {
         // (2^32 - 1)^2 fits in 64 bits.
         elements = elements.saturating_add(u64::from(shape.wrapping_sub(1)).wrapping_mul(u64::from(stride)));
     }
-    elements.saturating_mul(u64::from(dtype.size()))
+    for (dim, shape, stride) in slots.numbered().skip(N) {
+        if shape | stride != 0 {
+            return Err(V::of(|| ViewError::InactiveDims { dim, shape, stride }));
+        }
+    }
+    Ok(elements)
+}
+
+/// The rules once more, for the error.
+#[cold]
+#[inline(never)]
+fn first_broken(
+    byte_offset: u64,
+    ndims: u32,
+    dtype: DType,
+    slots: Slots<'_, u32>,
+    nbytes: u64,
+) -> Result<View, ViewError> {
+    match check::<First<ViewError>, _>(byte_offset, ndims, dtype, slots, nbytes) {
+        Ok(extent) => {
+            let (shapes, strides) = (*slots.shapes, *slots.strides);
+            Ok(View { byte_offset, extent, shapes, strides, ndims: ndims.to_le_bytes()[0], dtype })
+        }
+        Err(First(error)) => Err(error),
+    }
+}
+
+/// 1 + sum of (shape - 1) * stride of slots that are legal, so that nothing wraps. Slots past the rank are 0 and add nothing.
+#[inline]
+pub(crate) fn extent_elements(shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> u64 {
+    shapes.iter().zip(strides).fold(1_u64, |sum, (&shape, &stride)| {
+        sum.wrapping_add(u64::from(shape.wrapping_sub(1)).wrapping_mul(u64::from(stride)))
+    })
 }
 
 /// The first rule of a view that was broken, with the numbers.

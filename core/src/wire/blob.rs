@@ -6,7 +6,6 @@ use zerocopy::little_endian::{I32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::layout::wire_layout;
-use super::record::Holds;
 use super::tensor::{self, RawTensor, Tensor, TensorError};
 use crate::code::Code;
 
@@ -195,24 +194,18 @@ pub fn encoded_size(tensors: usize, scalars: usize) -> Option<usize> {
 ///
 /// # Errors
 /// [`EncodeError`] when `out` is too small; nothing was written then.
-pub fn encode<H: Holds<RawTensor>>(
-    tensors: &[Tensor<H>],
-    scalars: &[u64],
-    out: &mut [u8],
-) -> Result<usize, EncodeError> {
+pub fn encode(tensors: &[Tensor], scalars: &[u64], out: &mut [u8]) -> Result<usize, EncodeError> {
     let available = out.len();
     let error = EncodeError { tensors: tensors.len(), scalars: scalars.len(), available };
     let size = encoded_size(tensors.len(), scalars.len()).ok_or(error)?;
     let out = out.get_mut(..size).ok_or(error)?;
     let (header, rest) = RawBlobHeader::mut_from_prefix(out).map_err(|_| error)?;
-    let (tensor_slots, rest) =
-        <[RawTensor]>::mut_from_prefix_with_elems(rest, tensors.len()).map_err(|_| error)?;
+    let (tensor_bytes, rest) = rest.split_at_mut_checked(size_of_val(tensors)).ok_or(error)?;
     let (scalar_slots, _) = <[U64]>::mut_from_prefix_with_elems(rest, scalars.len()).map_err(|_| error)?;
     header.tensor_count = I32::new(i32::try_from(tensors.len()).map_err(|_| error)?);
     header.scalar_count = I32::new(i32::try_from(scalars.len()).map_err(|_| error)?);
-    for (slot, tensor) in tensor_slots.iter_mut().zip(tensors) {
-        *slot = tensor.raw().without_padding();
-    }
+    // An owned tensor is its wire bytes, padding zero.
+    tensor_bytes.copy_from_slice(tensors.as_bytes());
     for (slot, &scalar) in scalar_slots.iter_mut().zip(scalars) {
         *slot = U64::new(scalar);
     }

@@ -11,7 +11,7 @@ use super::layout::wire_layout;
 use super::record::Holds;
 use super::tensor::{RawTensor, Tensor, TensorError};
 use crate::code::Code;
-use crate::view::{MAX_NDIMS, is_row_major};
+use crate::view::{MAX_NDIMS, extent_elements, is_row_major};
 
 /// `owner_task_id` of a tensor that no task of the chip's runtime made.
 pub const NO_OWNER_TASK: u64 = u64::MAX;
@@ -50,8 +50,9 @@ impl ChipTensor {
     #[inline]
     pub fn materialize<H: Holds<RawTensor>>(tensor: &Tensor<H>, base: u64) -> Result<Self, ChipError> {
         let raw = tensor.raw();
-        let view = tensor.view();
-        let (byte_offset, extent) = (view.byte_offset(), view.extent());
+        let (shapes, strides) = (raw.shapes.map(U32::get), raw.strides.map(U32::get));
+        let extent_elem = extent_elements(&shapes, &strides);
+        let (byte_offset, extent) = (raw.byte_offset.get(), extent_elem << tensor.dtype().size_log2());
         let overflow = ChipError::AddressOverflow { base, byte_offset, extent };
         let addr = base.checked_add(byte_offset).ok_or(overflow)?;
         // The last byte must have an address; the one behind it need not. An extent is at least 1.
@@ -65,10 +66,10 @@ impl ChipTensor {
             ndims: raw.ndims,
             dtype: raw.dtype,
             manual_dep: 0,
-            is_contiguous: u8::from(is_row_major(view.ndims(), view.shape_slots(), view.stride_slots())),
+            is_contiguous: u8::from(is_row_major(&shapes, &strides)),
             address_space: raw.buffer.address_space,
             shapes: raw.shapes,
-            extent_elem: U64::new(extent >> view.dtype().size_log2()),
+            extent_elem: U64::new(extent_elem),
             strides: raw.strides,
             padding: [0; 36],
         })

@@ -10,8 +10,9 @@ use super::descriptor::{self, Descriptor, DescriptorError, RawDescriptor};
 use super::dtype::DType;
 use super::layout::wire_layout;
 use super::record::Holds;
+use super::verdict::{Broken, First, Verdict};
 use crate::code::Code;
-use crate::view::{MAX_NDIMS, View, ViewError};
+use crate::view::{self, MAX_NDIMS, Slots, View, ViewError};
 
 wire_layout! {
     /// A tensor's bytes, unchecked.
@@ -32,7 +33,8 @@ wire_layout! {
 ///
 /// It proves that the descriptor keeps to its form and that the view lies within the `nbytes` that the descriptor claims. Whether
 /// the backing really has them only an importer can tell.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Immutable, IntoBytes)]
+#[repr(transparent)]
 pub struct Tensor<H = RawTensor>(H);
 
 impl Tensor {
@@ -259,21 +261,33 @@ impl core::error::Error for TensorError {}
 /// All rules in the order of the wire ABI; the first broken one is the error.
 #[inline]
 pub(crate) fn check(raw: &RawTensor) -> Result<(), TensorError> {
-    descriptor::check(&raw.buffer)?;
+    match rules::<Broken>(raw) {
+        Ok(()) => Ok(()),
+        Err(Broken) => first_broken(raw),
+    }
+}
+
+/// The rules once more, for the error.
+#[cold]
+#[inline(never)]
+fn first_broken(raw: &RawTensor) -> Result<(), TensorError> {
+    rules::<First<TensorError>>(raw).map_err(|First(error)| error)
+}
+
+#[inline]
+fn rules<V>(raw: &RawTensor) -> Result<(), V>
+where
+    V: Verdict<DescriptorError> + Verdict<TensorError> + Verdict<ViewError>,
+{
+    descriptor::rules(&raw.buffer)?;
     let ndims = raw.ndims.get();
-    if ndims.wrapping_sub(1) >= 5 {
-        return Err(TensorError::View(ViewError::Ndims { found: ndims }));
+    if !(1..=5).contains(&ndims) {
+        return Err(V::of(|| ViewError::Ndims { found: ndims }));
     }
     let Some(dtype) = DType::from_wire(raw.dtype) else {
-        return Err(TensorError::Dtype { found: raw.dtype });
+        return Err(V::of(|| TensorError::Dtype { found: raw.dtype }));
     };
-    View::from_slots(
-        raw.byte_offset.get(),
-        ndims,
-        dtype,
-        raw.shapes.map(U32::get),
-        raw.strides.map(U32::get),
-        raw.buffer.nbytes.get(),
-    )?;
+    let slots = Slots { shapes: &raw.shapes, strides: &raw.strides };
+    view::check(raw.byte_offset.get(), ndims, dtype, slots, raw.buffer.nbytes.get())?;
     Ok(())
 }
