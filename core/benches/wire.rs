@@ -1,5 +1,11 @@
 //! The wire rows of docs/figures.md: what a check, a decode, an encode and a materialisation take, each beside a plain copy of
 //! the same bytes in the same run.
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a benchmark makes its own input"
+)]
 
 use std::hint::black_box;
 use std::num::{NonZeroU32, NonZeroU64};
