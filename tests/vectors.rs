@@ -1,6 +1,7 @@
 //! The records of `tests/vectors`, line for line, rule for rule.
 #![expect(clippy::unwrap_used, reason = "what a test cannot read fails it")]
 
+use bufabi_core::overlap::{self, Relation};
 use bufabi_core::wire::tensor::RawTensor;
 use bufabi_core::{Blob, BlobError, ChipTensor, Descriptor, Tensor};
 use bufabi_tests::{unhex, vectors};
@@ -11,7 +12,8 @@ fn agree(file: &str, lines: usize, answer: impl Fn(&[&str]) -> String) {
     let text = vectors(file).unwrap();
     for (number, line) in (1..).zip(text.lines()) {
         let words: Vec<&str> = line.split(' ').collect();
-        let arguments = if file.starts_with("blobs") || file.starts_with("chip") { 2 } else { 1 };
+        let two = ["blobs", "chip", "overlaps"].iter().any(|name| file.starts_with(name));
+        let arguments = if two { 2 } else { 1 };
         let (given, expected) = words.split_at(arguments);
         assert_eq!(answer(given), expected.join(" "), "{file}:{number}: {line}");
     }
@@ -84,6 +86,25 @@ fn chip_tensors_agree_to_the_byte() {
         match ChipTensor::from_wire(&bytes, base) {
             Ok(chip) => chip.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect(),
             Err(error) => error.code().name().to_owned(),
+        }
+    });
+}
+
+#[test]
+fn overlaps_agree_and_every_answer_is_exact() {
+    agree("overlaps.txt", 3000, |words| {
+        let views = [0, 1].map(|i| Tensor::decode(&unhex(words[i]).unwrap()).unwrap().view());
+        match overlap::relate(&views[0], &views[1]) {
+            Relation::Disjoint => {
+                assert_eq!(overlap::first_common(&views[0], &views[1]), overlap::FirstCommon::Nowhere);
+                "0 0".to_owned()
+            }
+            Relation::Overlapping { covers } => {
+                let first = overlap::first_common(&views[0], &views[1]);
+                assert!(matches!(first, overlap::FirstCommon::At(_)), "{first:?}");
+                format!("1 {}", u8::from(covers))
+            }
+            Relation::MayOverlap => "unknown".to_owned(),
         }
     });
 }

@@ -4,20 +4,26 @@
 //!
 //! - [`wire`]: the frozen bytes. Identity, descriptor, tensor, task blob, and what a chip reads.
 //! - [`view`]: the geometry of a strided view, and the rules that make one legal.
+//! - [`overlap`]: whether two views share a byte, and whether one covers the other.
 //! - [`rights`]: what a tag needs and what an owner grants.
 //! - [`keyed_hash`]: where an identity lands in a table, and why nobody outside can choose it.
 //! - [`code`]: the frozen number, name and fault of every error.
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate std;
+
 pub mod code;
 pub mod keyed_hash;
+pub mod overlap;
 pub mod rights;
 pub mod view;
 pub mod wire;
 
 pub use code::{Code, Fault};
 pub use keyed_hash::KeyedHash;
+pub use overlap::Relation;
 pub use rights::{Access, Tag};
 pub use view::{View, ViewError};
 pub use wire::blob::{Blob, BlobError};

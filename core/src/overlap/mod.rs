@@ -1,0 +1,154 @@
+//! Whether two views of one backing share a byte, whether one covers the other, and where they first meet: exactly.
+//!
+//! A byte belongs to a view when an element of it lies there; the gaps of a strided view belong to nobody. The answer is exact for
+//! every pair of legal views, of any steps, orders of dimensions, ranks, element types and offsets. A pair made to be
+//! hard could cost more than any bound: past a fixed number of steps the answer is [`Relation::MayOverlap`], which is safe,
+//! and which the caller can count. How it works, and why it is right, is told in docs/decisions/overlap.md.
+//!
+//! The backing is not looked at: whoever asks about views of two different backings gets an answer without a meaning.
+
+mod congruence;
+mod cover;
+mod equation;
+mod first_common;
+mod footprint;
+mod tiles;
+mod work;
+
+#[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
+mod tests;
+
+pub use footprint::{Dimension, Footprint};
+
+use self::equation::Answer;
+use self::work::Work;
+use crate::view::View;
+
+/// How the bytes of one view lie to those of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Relation {
+    /// No byte belongs to both.
+    Disjoint,
+    /// Some byte belongs to both.
+    Overlapping {
+        /// Every byte of the second belongs to the first.
+        covers: bool,
+    },
+    /// The work bound was passed: they may overlap, and the first is not known to cover the second.
+    MayOverlap,
+}
+
+impl Relation {
+    /// Some byte may belong to both.
+    #[must_use]
+    #[inline]
+    pub const fn may_overlap(self) -> bool {
+        !matches!(self, Self::Disjoint)
+    }
+
+    /// The first is known to cover the second.
+    #[must_use]
+    #[inline]
+    pub const fn covers(self) -> bool {
+        matches!(self, Self::Overlapping { covers: true })
+    }
+}
+
+/// Where two views first meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FirstCommon {
+    /// No byte belongs to both.
+    Nowhere,
+    /// The lowest byte that belongs to both, in bytes from the backing's start.
+    At(u64),
+    /// The work bound was passed: no byte below this one belongs to both, and perhaps none above.
+    NotBelow(u64),
+}
+
+/// How the bytes of `a` lie to those of `b`. Costs a few nanoseconds for ranges that are apart and for tiles of one array, below a
+/// microsecond for nearly all other pairs, and never more than the fixed work bound.
+#[must_use]
+#[inline]
+pub fn relate(a: &View, b: &View) -> Relation {
+    if are_apart(a, b) {
+        return Relation::Disjoint;
+    }
+    relate_meeting(a, b)
+}
+
+/// [`relate`] of views in normal form, for those who keep it.
+#[must_use]
+pub fn relate_footprints(a: &Footprint, b: &Footprint) -> Relation {
+    let mut work = Work::new();
+    match equation::share_a_byte(a, b, &mut work) {
+        Answer::No => Relation::Disjoint,
+        Answer::Yes => relation_of(cover::covers(a, b, &mut work)),
+        Answer::Unknown => Relation::MayOverlap,
+    }
+}
+
+/// Every byte of `b` is known to belong to `a`.
+#[must_use]
+pub fn covers(a: &View, b: &View) -> bool {
+    relate(a, b).covers()
+}
+
+/// The lowest byte that belongs to both, in bytes from the backing's start; past the work bound, one below which there is
+/// none.
+#[must_use]
+pub fn first_common(a: &View, b: &View) -> FirstCommon {
+    if are_apart(a, b) {
+        return FirstCommon::Nowhere;
+    }
+    first_common_of_footprints(&Footprint::of(a), &Footprint::of(b))
+}
+
+/// [`first_common`] of views in normal form.
+#[must_use]
+pub fn first_common_of_footprints(a: &Footprint, b: &Footprint) -> FirstCommon {
+    match first_common::lowest(a, b, &mut Work::new()) {
+        Ok(Some(byte)) => FirstCommon::At(byte),
+        Ok(None) => FirstCommon::Nowhere,
+        Err(first_common::UsedUp) => FirstCommon::NotBelow(a.origin().max(b.origin())),
+    }
+}
+
+/// The lowest byte that belongs to both, in bytes from the backing's start, and `None` when there is none. Past the work
+/// bound, where that is not known, it is the lowest byte that their bounds have in common.
+#[must_use]
+pub fn first_common_byte(a: &View, b: &View) -> Option<u64> {
+    match first_common(a, b) {
+        FirstCommon::Nowhere => None,
+        FirstCommon::At(byte) | FirstCommon::NotBelow(byte) => Some(byte),
+    }
+}
+
+#[inline]
+const fn are_apart(a: &View, b: &View) -> bool {
+    a.end() <= b.byte_offset() || b.end() <= a.byte_offset()
+}
+
+fn relate_meeting(a: &View, b: &View) -> Relation {
+    match tiles::share_a_byte(a, b) {
+        Some(false) => return Relation::Disjoint,
+        Some(true) if a.byte_offset() > b.byte_offset() || a.end() < b.end() => {
+            return Relation::Overlapping { covers: false };
+        }
+        Some(true) => {
+            return relation_of(cover::covers(&Footprint::of(a), &Footprint::of(b), &mut Work::new()));
+        }
+        None => {}
+    }
+    relate_footprints(&Footprint::of(a), &Footprint::of(b))
+}
+
+/// The relation of two that overlap.
+#[inline]
+const fn relation_of(covers: Answer) -> Relation {
+    match covers {
+        Answer::Yes => Relation::Overlapping { covers: true },
+        Answer::No => Relation::Overlapping { covers: false },
+        Answer::Unknown => Relation::MayOverlap,
+    }
+}
