@@ -1,0 +1,41 @@
+//! The `bufabi` program: one command to a file. Results go to standard output, complaints to standard error.
+
+mod check;
+mod failure;
+mod inspect;
+mod layout;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Buffers that live in other processes and on other chips, and the tasks that use them.
+///
+/// Results go to standard output, complaints to standard error. Exit status: 0 success; 1 a rule, a right or a range is
+/// broken, or an output differs from what was expected; 2 wrong usage, or a file that cannot be read; 3 the machine or a
+/// process failed.
+#[derive(Parser)]
+#[command(version, max_term_width = 110)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Inspect(inspect::Inspect),
+    Check(check::Check),
+    Layout(layout::Layout),
+}
+
+fn main() -> ExitCode {
+    let ended = match Arguments::parse().command {
+        Command::Inspect(command) => command.run(),
+        Command::Check(command) => command.run(),
+        Command::Layout(command) => command.run(),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
