@@ -40,7 +40,6 @@ const fn factor_against(rest: u64, factor: u64) -> u64 {
 }
 
 #[cfg(test)]
-#[expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
 mod tests {
     use super::*;
 
