@@ -165,6 +165,38 @@ codes! {
     /// The bytes to write into are too few.
     96 BufferTooSmall "buffer_too_small" Caller;
 
+    // What one endpoint owns.
+    /// Another endpoint incarnation owns it.
+    144 OtherOwner "other_owner" Caller;
+    /// The owner never gave this identity out.
+    145 NeverExisted "never_existed" Caller;
+    /// The identity was given out and has been released.
+    146 Stale "stale" Caller;
+    /// Its release has begun: nothing new may come from it.
+    147 Closing "closing" Caller;
+    /// Its release has not begun.
+    149 NotClosing "not_closing" Caller;
+    /// No unfinished task names it.
+    150 NotHeld "not_held" Caller;
+    /// More unfinished tasks name it than are counted.
+    151 TooManyHolds "too_many_holds" Capacity;
+    /// The owner's table has no slot free.
+    152 OwnerTableFull "owner_table_full" Capacity;
+
+    // What one endpoint has imported.
+    /// An imported identity came again with another descriptor.
+    160 ImportConflict "import_conflict" Sender;
+    /// The import table has no slot free.
+    161 ImportTableFull "import_table_full" Capacity;
+    /// The import table has no room where the identity's hash lets it stand.
+    162 ImportTableCrowded "import_table_crowded" Capacity;
+    /// No view of it is alive.
+    164 NotPinned "not_pinned" Caller;
+    /// More views of it are alive than are counted.
+    165 TooManyPins "too_many_pins" Capacity;
+    /// It is not in the import table, or no longer.
+    166 NotImported "not_imported" Caller;
+
     // The host: the operating system.
     /// A call of the operating system failed for a reason that has no code of its own.
     192 OsCall "os_call" Machine;

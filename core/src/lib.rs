@@ -7,6 +7,7 @@
 //! - [`overlap`]: whether two views share a byte, and whether one covers the other.
 //! - [`rights`]: what a tag needs and what an owner grants.
 //! - [`keyed_hash`]: where an identity lands in a table, and why nobody outside can choose it.
+//! - [`owner_table`]: what one endpoint owns, and the one allocator of its identities.
 //! - [`code`]: the frozen number, name and fault of every error.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ extern crate std;
 pub mod code;
 pub mod keyed_hash;
 pub mod overlap;
+pub mod owner_table;
 pub mod rights;
 pub mod view;
 pub mod wire;
@@ -24,6 +26,7 @@ pub mod wire;
 pub use code::{Code, Fault};
 pub use keyed_hash::KeyedHash;
 pub use overlap::Relation;
+pub use owner_table::{OwnerSlot, OwnerTable};
 pub use rights::{Access, Tag};
 pub use view::{View, ViewError};
 pub use wire::blob::{Blob, BlobError};
