@@ -264,6 +264,8 @@ codes! {
     220 SelfOverlap "self_overlap" Caller;
     /// A scalar that is no value of the element type.
     221 KernelScalar "kernel_scalar" Caller;
+    /// What has a shared-memory object's name is a link, a pipe or the like.
+    222 ShmNotAnObject "shm_not_an_object" Sender;
 
     // The C boundary.
     /// A pointer is NULL.

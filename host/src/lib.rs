@@ -1,10 +1,14 @@
 //! What an operating system and drivers add to the core: buffers in shared memory, consumers that map them once, and worker
 //! processes that run tasks on them.
 //!
+//! - [`sys`]: every call into libc, typed, with its error.
 //! - [`memory`]: mappings, and the views of tasks in them.
+//! - [`shm`]: POSIX shared-memory objects and their names.
 //! - [`worker`]: worker processes, the mailbox to each, and the kernels that they run.
 //!
 //! Everything here is Linux on a 64-bit little-endian machine.
 
 pub mod memory;
+pub mod shm;
+pub mod sys;
 pub mod worker;

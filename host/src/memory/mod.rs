@@ -1,5 +1,7 @@
 //! Memory that other processes may write at any moment: mappings, and the views of tasks in them.
 
+pub mod mapping;
 pub mod operand;
 
+pub use mapping::Mapping;
 pub use operand::Operand;

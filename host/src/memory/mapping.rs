@@ -1,0 +1,308 @@
+//! One mapping of memory that others may write at any moment: it is read and written by copies and atomics, never as a slice.
+
+use core::fmt;
+use core::mem::ManuallyDrop;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use bufabi_core::wire::blob::ByteSource;
+use bufabi_core::{Access, View, ViewError};
+
+use super::operand::Operand;
+use crate::sys::OsError;
+use crate::sys::fault::Registration;
+use crate::sys::memory::{self, Protection};
+use crate::sys::process::current_pid;
+
+/// A mapping that this process made, of at least one byte. Dropping it unmaps it, but not in a fork of the process.
+pub struct Mapping {
+    base: NonNull<u8>,
+    nbytes: usize,
+    access: Access,
+    creator: u32,
+    registration: Option<Registration>,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread.
+unsafe impl Send for Mapping {}
+// SAFETY: its bytes are reached by atomics alone, and by operands, whose users know that others write.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `nbytes` bytes of a file, so that a store faults if `access` only reads. If the file shrinks, this process
+    /// can survive it: [`survive_shrinking_objects`](crate::sys::fault::survive_shrinking_objects).
+    ///
+    /// # Errors
+    /// [`OsError`]: ENOMEM when no address space, no further mapping or no further registration is left.
+    pub fn of_file(fd: BorrowedFd<'_>, nbytes: usize, access: Access) -> Result<Self, OsError> {
+        let protection = if access.writes() { Protection::ReadWrite } else { Protection::Read };
+        let base = memory::map_file(fd, nbytes, protection)?;
+        let mut mapping = Self { base, nbytes, access, creator: current_pid(), registration: None };
+        let registration = Registration::new(base, nbytes, protection);
+        mapping.registration = Some(registration.ok_or(OsError { call: "mmap", errno: libc::ENOMEM })?);
+        Ok(mapping)
+    }
+
+    /// Maps new memory, zero, which processes forked afterwards share at the same address.
+    ///
+    /// # Errors
+    /// [`OsError`]: ENOMEM.
+    pub fn inherited(nbytes: usize) -> Result<Self, OsError> {
+        let base = memory::map_inherited(nbytes)?;
+        Ok(Self { base, nbytes, access: Access::ReadWrite, creator: current_pid(), registration: None })
+    }
+
+    /// Leaves it out of the processes that are forked from now on.
+    ///
+    /// # Errors
+    /// [`OsError`].
+    pub fn leave_out_of_forks(&self) -> Result<(), OsError> {
+        // SAFETY: the mapping is ours. A process forked later that reaches for it dies of that, and corrupts nothing.
+        unsafe { memory::leave_out_of_forks(self.base, self.nbytes) }
+    }
+
+    /// Its first byte's address.
+    #[must_use]
+    #[inline]
+    pub fn address(&self) -> u64 {
+        u64::try_from(self.base.addr().get()).unwrap_or(u64::MAX)
+    }
+
+    /// Its size, bytes.
+    #[must_use]
+    #[inline]
+    pub fn nbytes(&self) -> u64 {
+        u64::try_from(self.nbytes).unwrap_or(u64::MAX)
+    }
+
+    /// What may be done with it.
+    #[must_use]
+    #[inline]
+    pub const fn access(&self) -> Access {
+        self.access
+    }
+
+    /// A page of it was gone, since the object shrank, and reads as zeros since.
+    #[must_use]
+    #[inline]
+    pub fn is_damaged(&self) -> bool {
+        self.registration.as_ref().is_some_and(Registration::is_damaged)
+    }
+
+    /// A view of it.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`] when the view, legal in another backing, reaches past this one.
+    pub fn operand(&self, view: View) -> Result<Operand<'_>, ViewError> {
+        self.operand_from(0, view)
+    }
+
+    /// A view whose offset counts from byte `start` of the mapping on.
+    ///
+    /// # Errors
+    /// [`ViewError::OutOfBounds`], its `nbytes` those behind `start`, when the view reaches past the end.
+    pub fn operand_from(&self, start: usize, view: View) -> Result<Operand<'_>, ViewError> {
+        let room = self.nbytes.saturating_sub(start);
+        let nbytes = u64::try_from(room).unwrap_or(u64::MAX);
+        if view.end() > nbytes {
+            let (byte_offset, extent) = (view.byte_offset(), view.extent());
+            return Err(ViewError::OutOfBounds { byte_offset, extent, nbytes });
+        }
+        // SAFETY: a view ends behind its start, so `start` lies within the mapping.
+        let base = unsafe { self.base.add(start) };
+        // SAFETY: the view ends within the mapping, which lives as long as it is borrowed, and which was made for loads
+        // and, if `access` writes, for stores. A page that a peer took away faults, which never reads or writes anything else.
+        Ok(unsafe { Operand::new(base, view, self.access) })
+    }
+
+    /// Copies the bytes from `offset` on into `out`, each read once.
+    ///
+    /// # Errors
+    /// [`OutOfRange`]; nothing was copied then.
+    #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
+    pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfRange> {
+        let start = self.range(offset, out.len())?;
+        let (head, words, tail) = self.split(start, out.len());
+        let (out_head, rest) = out.split_at_mut(head.len());
+        let (out_words, out_tail) = rest.split_at_mut(words.len().saturating_mul(8));
+        for (out, byte) in out_head.iter_mut().zip(head) {
+            *out = byte.load(Ordering::Relaxed);
+        }
+        for (out, word) in out_words.as_chunks_mut().0.iter_mut().zip(words) {
+            *out = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        for (out, byte) in out_tail.iter_mut().zip(tail) {
+            *out = byte.load(Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` to the place from `offset` on.
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also for a mapping that is not to be written; nothing was copied then.
+    #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfRange> {
+        let out_of_range = OutOfRange { offset, length: bytes.len(), nbytes: 0 };
+        let start = self.range(offset, bytes.len())?;
+        if !self.access.writes() {
+            return Err(out_of_range);
+        }
+        let (head, words, tail) = self.split(start, bytes.len());
+        let (in_head, rest) = bytes.split_at(head.len());
+        let (in_words, in_tail) = rest.split_at(words.len().saturating_mul(8));
+        for (byte, from) in head.iter().zip(in_head) {
+            byte.store(*from, Ordering::Relaxed);
+        }
+        for (word, from) in words.iter().zip(in_words.as_chunks().0) {
+            word.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
+        }
+        for (byte, from) in tail.iter().zip(in_tail) {
+            byte.store(*from, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The 32-bit number at `offset`, which both sides reach by atomics; `None` past the end, off its alignment, or in a
+    /// mapping that is not to be written.
+    #[must_use]
+    #[inline]
+    pub fn atomic_u32(&self, offset: usize) -> Option<&AtomicU32> {
+        if !offset.is_multiple_of(4) || !self.access.writes() {
+            return None;
+        }
+        let at = self.range(offset, 4).ok()?.cast();
+        // SAFETY: the four bytes lie within the mapping, which starts at a page and can be written.
+        Some(unsafe { AtomicU32::from_ptr(at.as_ptr()) })
+    }
+
+    /// Unmaps it.
+    ///
+    /// # Errors
+    /// [`OsError`], and the mapping for another try.
+    pub fn unmap(self) -> Result<(), (Self, OsError)> {
+        if self.creator != current_pid() {
+            return Ok(());
+        }
+        let mut mapping = ManuallyDrop::new(self);
+        // SAFETY: it made the mapping and is the last to know it, since operands borrow it.
+        match unsafe { memory::unmap(mapping.base, mapping.nbytes) } {
+            Ok(()) => {
+                mapping.registration = None;
+                Ok(())
+            }
+            Err(error) => Err((ManuallyDrop::into_inner(mapping), error)),
+        }
+    }
+
+    /// Where `length` bytes from `offset` on start, if they lie within the mapping.
+    #[inline]
+    fn range(&self, offset: usize, length: usize) -> Result<NonNull<u8>, OutOfRange> {
+        match self.nbytes.checked_sub(offset) {
+            Some(room) if length <= room => {
+                // SAFETY: the offset lies within the mapping.
+                Ok(unsafe { self.base.add(offset) })
+            }
+            Some(_) | None => Err(OutOfRange { offset, length, nbytes: self.nbytes }),
+        }
+    }
+
+    /// The bytes from `start` on, whose range was checked: single ones up to an aligned word, words, and single ones again.
+    fn split(&self, start: NonNull<u8>, length: usize) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
+        // SAFETY: the range lies within the mapping, which lives as long as it is borrowed. A slice of atomics is sound beside
+        // writers in other processes, which is what atomics are for; no two processes' accesses of ours overlap in
+        // different widths without an order between them.
+        let bytes = unsafe { core::slice::from_raw_parts(start.cast::<AtomicU8>().as_ptr(), length) };
+        // SAFETY: eight atomic bytes, aligned to eight, have the layout of one atomic word.
+        unsafe { bytes.align_to() }
+    }
+}
+
+impl ByteSource for Mapping {
+    fn len(&self) -> usize {
+        self.nbytes
+    }
+
+    fn copy_out(&self, offset: usize, out: &mut [u8]) {
+        // The trait lets bytes of a range that is not there stay as they are.
+        let _ = self.read(offset, out);
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        if self.creator == current_pid() {
+            // SAFETY: `self` made the mapping and is the last to know it. If it fails, the mapping stays, and nothing refers to it.
+            let _ = unsafe { memory::unmap(self.base, self.nbytes) };
+        }
+    }
+}
+
+impl fmt::Debug for Mapping {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mapping")
+            .field("base", &self.base)
+            .field("nbytes", &self.nbytes)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A range that does not lie within a mapping, or may not be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OutOfRange {
+    /// Its first byte.
+    pub offset: usize,
+    /// Its length, bytes.
+    pub length: usize,
+    /// Bytes that may be reached; 0 when none may be written.
+    pub nbytes: usize,
+}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, length, nbytes } = self;
+        write!(f, "{length} bytes from {offset} on do not lie within the {nbytes} bytes that may be reached")
+    }
+}
+
+impl std::error::Error for OutOfRange {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_every_small_range_and_alignment_are_exact() {
+        let mapping = Mapping::inherited(64).unwrap();
+        let pattern: Vec<u8> = (1..=64).collect();
+        for start in 0..24 {
+            for length in 0..=40 {
+                mapping.write(0, &[0; 64]).unwrap();
+                mapping.write(start, &pattern[..length]).unwrap();
+                let mut all = [0xff; 64];
+                mapping.read(0, &mut all).unwrap();
+                let mut expected = [0; 64];
+                expected[start..][..length].copy_from_slice(&pattern[..length]);
+                assert_eq!(all, expected, "{start}, {length}");
+                let mut part = vec![0; length];
+                mapping.read(start, &mut part).unwrap();
+                assert_eq!(part, pattern[..length], "{start}, {length}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_past_the_end_is_refused_with_its_numbers() {
+        let mapping = Mapping::inherited(8).unwrap();
+        let refused = OutOfRange { offset: 7, length: 2, nbytes: 8 };
+        assert_eq!(mapping.read(7, &mut [0; 2]), Err(refused));
+        assert_eq!(mapping.write(7, &[0; 2]), Err(refused));
+        assert_eq!(mapping.write(usize::MAX, &[0; 2]).unwrap_err().nbytes, 8);
+        assert!(mapping.read(8, &mut []).is_ok());
+        assert!(mapping.atomic_u32(4).is_some());
+        assert!(mapping.atomic_u32(6).is_none());
+        assert!(mapping.atomic_u32(8).is_none());
+    }
+}

@@ -1,0 +1,89 @@
+//! Mappings of memory: made, left out of forks, removed.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+
+use super::error::{OsError, retry};
+
+/// Bytes of a page.
+#[must_use]
+pub fn page_size() -> usize {
+    // SAFETY: it takes a number alone.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(4096)
+}
+
+/// What may be done with mapped memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// Loads; a store faults.
+    Read,
+    /// Loads and stores. There is no memory that can only be written.
+    ReadWrite,
+}
+
+impl Protection {
+    pub(super) const fn flags(self) -> i32 {
+        match self {
+            Self::Read => libc::PROT_READ,
+            Self::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        }
+    }
+}
+
+/// Maps the first `nbytes` bytes of a file, shared with everybody else who does.
+///
+/// # Errors
+/// [`OsError`]: ENOMEM when no address space or no further mapping is left, EACCES, EINVAL for 0.
+pub fn map_file(fd: BorrowedFd<'_>, nbytes: usize, protection: Protection) -> Result<NonNull<u8>, OsError> {
+    map(nbytes, protection, libc::MAP_SHARED, fd.as_raw_fd())
+}
+
+/// Maps `nbytes` bytes of new memory, zero, shared with every process forked afterwards.
+///
+/// # Errors
+/// [`OsError`]: ENOMEM, EINVAL for 0.
+pub fn map_inherited(nbytes: usize) -> Result<NonNull<u8>, OsError> {
+    map(nbytes, Protection::ReadWrite, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
+}
+
+fn map(nbytes: usize, protection: Protection, flags: i32, fd: i32) -> Result<NonNull<u8>, OsError> {
+    let call = "mmap";
+    loop {
+        // SAFETY: the kernel chooses addresses that nothing uses; nothing that exists is changed.
+        let base = unsafe { libc::mmap(core::ptr::null_mut(), nbytes, protection.flags(), flags, fd, 0) };
+        if base != libc::MAP_FAILED {
+            return NonNull::new(base.cast()).ok_or(OsError { call, errno: libc::EFAULT });
+        }
+        let error = OsError::last(call);
+        if error.errno != libc::EINTR {
+            return Err(error);
+        }
+    }
+}
+
+/// Removes a mapping.
+///
+/// # Errors
+/// [`OsError`]; the mapping is still there then.
+///
+/// # Safety
+/// `base` and `nbytes` are those of a mapping that `map_file` or `map_inherited` made, and nothing uses it any more.
+pub unsafe fn unmap(base: NonNull<u8>, nbytes: usize) -> Result<(), OsError> {
+    // SAFETY: the caller owns the mapping and nothing refers to it.
+    retry("munmap", || unsafe { libc::munmap(base.as_ptr().cast(), nbytes) })?;
+    Ok(())
+}
+
+/// Leaves a mapping out of the processes that are forked from now on.
+///
+/// # Errors
+/// [`OsError`].
+///
+/// # Safety
+/// `base` and `nbytes` are those of a mapping of this process, and no process forked from now on uses it.
+pub unsafe fn leave_out_of_forks(base: NonNull<u8>, nbytes: usize) -> Result<(), OsError> {
+    // SAFETY: the caller owns the mapping; in this process nothing about it changes.
+    retry("madvise", || unsafe { libc::madvise(base.as_ptr().cast(), nbytes, libc::MADV_DONTFORK) })?;
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! Ending with one's parent, even in the middle of a computation that watches nothing.
+//!
+//! The kernel's signal on a parent's death comes when the *thread* that forked ends, which need not be the process's end.
+//! So the signal's handler asks the parent's descriptor, and ends this process only when the parent has ended. The kernel
+//! sends it again when the next thread that became the parent ends.
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use super::error::{OsError, retry};
+use super::process::{Process, exit_now};
+
+/// The signal by which the kernel tells of the parent's death: the one that a process gets when its terminal is gone.
+const SIGNAL: i32 = libc::SIGHUP;
+
+/// The parent's descriptor, for the handler; -1 before there is one.
+static PARENT: AtomicI32 = AtomicI32::new(-1);
+
+/// Makes this process end as soon as `parent`, which forked it, has ended. A second call takes the place of the first.
+///
+/// # Errors
+/// [`OsError`].
+pub fn end_with(parent: &'static Process) -> Result<(), OsError> {
+    PARENT.store(parent.as_fd().as_raw_fd(), Ordering::Release);
+    set_handler(SIGNAL, on_signal)?;
+    // SAFETY: it takes numbers alone.
+    retry("prctl", || unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, SIGNAL) })?;
+    // It may have ended before the kernel was asked to tell.
+    end_if_parent_ended();
+    Ok(())
+}
+
+/// Lets an interrupt from the terminal, which goes to the whole group, be the parent's business.
+///
+/// # Errors
+/// [`OsError`].
+pub fn leave_interrupts_to_parent() -> Result<(), OsError> {
+    // SAFETY: ignoring a signal runs no code.
+    let previous = unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
+    if previous == libc::SIG_ERR { Err(OsError::last("signal")) } else { Ok(()) }
+}
+
+/// Installs a handler that only makes calls that are allowed in one.
+fn set_handler(signal: i32, handler: extern "C" fn(i32)) -> Result<(), OsError> {
+    // SAFETY: all zero bits are a legal action: the default one, with an empty mask.
+    let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+    action.sa_sigaction = handler_address(handler);
+    action.sa_flags = libc::SA_RESTART;
+    // SAFETY: `action` is readable, and its handler makes no call that a handler must not make.
+    retry("sigaction", || unsafe { libc::sigaction(signal, &raw const action, core::ptr::null_mut()) })?;
+    Ok(())
+}
+
+#[expect(clippy::as_conversions, reason = "the operating system takes a handler's address as a number")]
+fn handler_address(handler: extern "C" fn(i32)) -> usize {
+    handler as *const () as usize
+}
+
+extern "C" fn on_signal(_: i32) {
+    end_if_parent_ended();
+}
+
+/// Makes only calls that a signal handler may make: poll and _exit.
+fn end_if_parent_ended() {
+    let mut ask = libc::pollfd { fd: PARENT.load(Ordering::Acquire), events: libc::POLLIN, revents: 0 };
+    // SAFETY: `ask` is one entry, readable and writable.
+    if unsafe { libc::poll(&raw mut ask, 1, 0) } == 1 {
+        exit_now(0);
+    }
+}

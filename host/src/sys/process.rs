@@ -1,0 +1,180 @@
+//! Processes: fork, descriptors of them, signals to them, and how they ended.
+
+use core::fmt;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use super::error::{OsError, retry};
+
+/// This process's number, in its own namespace.
+#[must_use]
+pub fn current_pid() -> u32 {
+    std::process::id()
+}
+
+/// Which side of a fork this is.
+#[derive(Debug)]
+pub enum Fork {
+    /// The process that was there before, and its new child.
+    Parent(Process),
+    /// The new process.
+    Child,
+}
+
+/// Makes a copy of this process that goes on here.
+///
+/// # Errors
+/// [`OsError`]: EAGAIN past the limit of processes, ENOMEM, and EMFILE when the child's descriptor cannot be opened; there is no
+/// child then.
+///
+/// # Safety
+/// This process has one thread: what another thread held, a lock above all, would be held in the child for ever.
+pub unsafe fn fork() -> Result<Fork, OsError> {
+    // SAFETY: no other thread can hold anything, which the caller promises.
+    match retry("fork", || unsafe { libc::fork() })? {
+        0 => Ok(Fork::Child),
+        pid => match Process::open(pid) {
+            Ok(process) => Ok(Fork::Parent(process)),
+            Err(error) => {
+                // SAFETY: it takes numbers alone, and the child cannot have been replaced: nobody has waited for it.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+                // SAFETY: no status is asked for.
+                let _ = retry("waitpid", || unsafe { libc::waitpid(pid, core::ptr::null_mut(), 0) });
+                Err(error)
+            }
+        },
+    }
+}
+
+/// Ends this process at once: no destructor runs and no buffer is written out, since they are copies of the parent's.
+pub fn exit_now(status: i32) -> ! {
+    // SAFETY: it takes a number alone and does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// A process, by a descriptor that never comes to mean another one.
+#[derive(Debug)]
+pub struct Process {
+    pid: i32,
+    descriptor: OwnedFd,
+}
+
+impl Process {
+    /// The process that now has that number.
+    ///
+    /// # Errors
+    /// [`OsError`]: ESRCH, EMFILE, ENFILE; ENOSYS on a kernel before 5.3.
+    pub fn open(pid: i32) -> Result<Self, OsError> {
+        // SAFETY: it takes numbers alone.
+        let fd = retry("pidfd_open", || unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
+        let fd = i32::try_from(fd).map_err(|_| OsError { call: "pidfd_open", errno: libc::EBADF })?;
+        // SAFETY: the call just opened it, and nobody else knows it. It is closed on exec.
+        Ok(Self { pid, descriptor: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// This process.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn current() -> Result<Self, OsError> {
+        Self::open(current_pid().cast_signed())
+    }
+
+    /// Its number. It says nothing once the process was waited for.
+    #[must_use]
+    pub const fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// [`OsError`]: ESRCH when it has ended, EPERM.
+    pub fn send(&self, signal: i32) -> Result<(), OsError> {
+        let info = core::ptr::null::<libc::siginfo_t>();
+        // SAFETY: no information is passed along, so none is read.
+        retry("pidfd_send_signal", || unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.descriptor.as_raw_fd(), signal, info, 0)
+        })?;
+        Ok(())
+    }
+
+    /// How a child ended, after which nothing is left of it; `None` while it runs.
+    ///
+    /// # Errors
+    /// [`OsError`]: ECHILD when it is no child of this process, or was waited for.
+    pub fn ended(&self) -> Result<Option<Ending>, OsError> {
+        let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+        let id = self.descriptor.as_raw_fd().cast_unsigned();
+        // SAFETY: `info` is writable and large enough for one answer.
+        retry("waitid", || unsafe {
+            libc::waitid(libc::P_PIDFD, id, info.as_mut_ptr(), libc::WEXITED | libc::WNOHANG)
+        })?;
+        // SAFETY: all zero bits are an answer, which is the one for a child that runs.
+        let info = unsafe { info.assume_init() };
+        // SAFETY: the answer is about a child, or is zero.
+        let pid = unsafe { info.si_pid() };
+        // SAFETY: as above.
+        let status = unsafe { info.si_status() };
+        Ok(match (pid, info.si_code) {
+            (0, _) => None,
+            (_, libc::CLD_EXITED) => Some(Ending::Exited { status }),
+            (_, _) => Some(Ending::Killed { signal: status }),
+        })
+    }
+}
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself.
+    Exited {
+        /// Its exit status.
+        status: i32,
+    },
+    /// By a signal.
+    Killed {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// Nobody knows: something else in this process waited for it.
+    Unknown,
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Exited { status } => write!(f, "exited with status {status}"),
+            Self::Killed { signal } => match signal_name(signal) {
+                Some(name) => write!(f, "was killed by {name}"),
+                None => write!(f, "was killed by signal {signal}"),
+            },
+            Self::Unknown => f.write_str("ended, and its status is lost"),
+        }
+    }
+}
+
+const fn signal_name(signal: i32) -> Option<&'static str> {
+    Some(match signal {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGSYS => "SIGSYS",
+        _ => return None,
+    })
+}
