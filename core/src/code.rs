@@ -274,6 +274,8 @@ codes! {
     257 Misaligned "misaligned" Caller;
     /// Two arguments share bytes of which one is written.
     258 Overlapping "overlapping_arguments" Caller;
+    /// A length passes the end of the address space, or what one object can have.
+    259 Length "length" Caller;
 }
 
 impl fmt::Display for Code {

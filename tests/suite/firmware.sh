@@ -17,5 +17,6 @@ cargo_for_devices() {
 }
 
 build_firmware_library() {
-    cargo_for_devices rustc --locked --quiet -p bufabi-firmware --profile firmware --target "$1"
+    cargo_for_devices rustc --locked --quiet -p bufabi-firmware --profile firmware --crate-type staticlib \
+        --features panic-handler --target "$1"
 }
