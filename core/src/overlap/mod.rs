@@ -12,6 +12,7 @@ mod cover;
 mod equation;
 mod first_common;
 mod footprint;
+mod itself;
 mod tiles;
 mod work;
 
@@ -20,6 +21,7 @@ mod work;
 mod tests;
 
 pub use footprint::{Dimension, Footprint};
+pub use itself::may_overlap_itself;
 
 use self::equation::Answer;
 use self::work::Work;
