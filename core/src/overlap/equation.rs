@@ -42,10 +42,16 @@ struct Term {
 
 const MAX_TERMS: usize = MAX_NDIMS * 2;
 
+/// What setting an equation up costs, in steps.
+const SETTING_UP: u32 = 5;
+
 /// Whether two footprints have a byte in common.
 pub(super) fn share_a_byte(a: &Footprint, b: &Footprint, work: &mut Work) -> Answer {
     if a.is_apart_from(b) {
         return Answer::No;
+    }
+    if !work.steps(SETTING_UP) {
+        return Answer::Unknown;
     }
     // The bounds meet, so the second's last byte is not before the first's first. Saturation of the slack and of what
     // terms reach is exact enough: both are compared with the target, which is below 2^64 - 1.

@@ -132,15 +132,19 @@ const fn are_apart(a: &View, b: &View) -> bool {
 }
 
 fn relate_meeting(a: &View, b: &View) -> Relation {
-    match tiles::share_a_byte(a, b) {
-        Some(false) => return Relation::Disjoint,
-        Some(true) if a.byte_offset() > b.byte_offset() || a.end() < b.end() => {
-            return Relation::Overlapping { covers: false };
+    if tiles::are_alike(a, b) {
+        match tiles::share_a_byte(a, b) {
+            Some(false) => return Relation::Disjoint,
+            Some(true) if a.byte_offset() > b.byte_offset() || a.end() < b.end() => {
+                return Relation::Overlapping { covers: false };
+            }
+            Some(true) => {
+                if let Some(covers) = tiles::covers(a, b) {
+                    return Relation::Overlapping { covers };
+                }
+            }
+            None => {}
         }
-        Some(true) => {
-            return relation_of(cover::covers(&Footprint::of(a), &Footprint::of(b), &mut Work::new()));
-        }
-        None => {}
     }
     relate_footprints(&Footprint::of(a), &Footprint::of(b))
 }

@@ -97,6 +97,20 @@ fn two_tiles() -> impl Strategy<Value = (View, View)> {
     })
 }
 
+/// Two views of any but the same strides.
+fn two_of_the_same_strides() -> impl Strategy<Value = (View, View)> {
+    prop::collection::vec(prop_oneof![1_u32..8, 1_u32..40, Just(16)], 1..=4).prop_flat_map(|strides| {
+        let shapes = prop::collection::vec(1_u32..5, strides.len());
+        let part = (shapes, 0_u64..60);
+        (any_dtype(), Just(strides), part.clone(), part).prop_map(|(dtype, strides, first, second)| {
+            let view = |(shapes, offset): (Vec<u32>, u64)| {
+                View::new(offset * u64::from(dtype.size()), dtype, &shapes, &strides, 1 << 16).unwrap()
+            };
+            (view(first), view(second))
+        })
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
@@ -112,6 +126,11 @@ proptest! {
 
     #[test]
     fn tiles_of_one_array_agree_with_sets((a, b) in two_tiles()) {
+        agrees_with_sets(&a, &b);
+    }
+
+    #[test]
+    fn views_of_the_same_strides_agree_with_sets((a, b) in two_of_the_same_strides()) {
         agrees_with_sets(&a, &b);
     }
 

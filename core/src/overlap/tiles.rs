@@ -5,12 +5,15 @@
 
 use crate::view::{MAX_NDIMS, View};
 
-/// Whether two views whose bounds meet share a byte; `None` when they are no tiles of one array, or this way does not tell.
+/// Both views have the same strides and elements of one size.
+#[inline]
+pub(super) fn are_alike(a: &View, b: &View) -> bool {
+    a.stride_slots() == b.stride_slots() && a.dtype().size_log2() == b.dtype().size_log2()
+}
+
+/// Whether two views that are alike and whose bounds meet share a byte; `None` when this way does not tell.
 #[inline]
 pub(super) fn share_a_byte(a: &View, b: &View) -> Option<bool> {
-    if a.stride_slots() != b.stride_slots() || a.dtype().size_log2() != b.dtype().size_log2() {
-        return None;
-    }
     // Elements from the first's first to the second's last, which is not before it: whole elements, as both offsets and
     // the extent are multiples of the element size.
     let bytes = b.end().wrapping_sub(a.byte_offset());
@@ -53,4 +56,42 @@ pub(super) fn share_a_byte(a: &View, b: &View) -> Option<bool> {
         left = left.wrapping_sub(value.wrapping_mul(stride));
     }
     Some(left <= slack)
+}
+
+/// Whether `a` covers a `b` that is alike and within its bounds; `None` when this way does not tell.
+///
+/// Every element of a nested view has one index in each dimension, found from the largest stride down. When `b` starts at an
+/// element of `a` and has room from there in each dimension, it is covered. When it starts at none, or passes the last
+/// index of a dimension without reaching the next larger stride, some element of it is none of `a`'s.
+#[inline]
+pub(super) fn covers(a: &View, b: &View) -> Option<bool> {
+    let mut left = b.byte_offset().wrapping_sub(a.byte_offset()) >> a.dtype().size_log2();
+    let (mut starts_inside, mut passes_last, mut carries) = (true, false, false);
+    let mut larger = u64::MAX;
+    // What smaller dimensions may still reach below the strides so far, so that the view is nested.
+    let mut room = u64::MAX;
+    for ((&own, &other), &stride) in a.shapes().iter().zip(b.shapes()).zip(a.strides()) {
+        let (own, other, stride) = (u64::from(own), u64::from(other), u64::from(stride));
+        if own == 1 && other == 1 {
+            continue;
+        }
+        room = room.checked_sub(stride.wrapping_mul(own.wrapping_sub(1)))?.min(stride);
+        let index = left.checked_div(stride)?;
+        left = left.wrapping_sub(index.wrapping_mul(stride));
+        starts_inside &= index < own;
+        if index.wrapping_add(other) > own {
+            // The first element past the last index, and where the smaller dimensions start.
+            let passes_next = own.wrapping_mul(stride).wrapping_add(left) >= larger;
+            carries |= passes_next;
+            passes_last |= !passes_next;
+        }
+        larger = stride;
+    }
+    if room == 0 {
+        return None;
+    }
+    if !starts_inside || left != 0 || passes_last {
+        return Some(false);
+    }
+    (!carries).then_some(true)
 }

@@ -27,6 +27,21 @@ impl Work {
         }
     }
 
+    /// Takes several steps at once; `false`, and none is left, when there were not so many.
+    #[inline]
+    pub(super) const fn steps(&mut self, count: u32) -> bool {
+        match self.left.checked_sub(count) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => {
+                self.left = 0;
+                false
+            }
+        }
+    }
+
     /// No step is left: an answer "no" that came since may be due to that.
     #[inline]
     pub(super) const fn is_used_up(&self) -> bool {
