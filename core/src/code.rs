@@ -190,6 +190,8 @@ codes! {
     161 ImportTableFull "import_table_full" Capacity;
     /// The import table has no room where the identity's hash lets it stand.
     162 ImportTableCrowded "import_table_crowded" Capacity;
+    /// An imported identity came again where a new one was expected.
+    163 AlreadyImported "already_imported" Caller;
     /// No view of it is alive.
     164 NotPinned "not_pinned" Caller;
     /// More views of it are alive than are counted.

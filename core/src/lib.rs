@@ -8,6 +8,7 @@
 //! - [`rights`]: what a tag needs and what an owner grants.
 //! - [`keyed_hash`]: where an identity lands in a table, and why nobody outside can choose it.
 //! - [`owner_table`]: what one endpoint owns, and the one allocator of its identities.
+//! - [`import_table`]: what one endpoint has imported, each identity once.
 //! - [`code`]: the frozen number, name and fault of every error.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@
 extern crate std;
 
 pub mod code;
+pub mod import_table;
 pub mod keyed_hash;
 pub mod overlap;
 pub mod owner_table;
@@ -24,6 +26,7 @@ pub mod view;
 pub mod wire;
 
 pub use code::{Code, Fault};
+pub use import_table::{ImportBucket, ImportSlot, ImportTable};
 pub use keyed_hash::KeyedHash;
 pub use overlap::Relation;
 pub use owner_table::{OwnerSlot, OwnerTable};

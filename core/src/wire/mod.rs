@@ -4,6 +4,7 @@
 //! checked type beside it has private fields and one way in; holding one proves that every rule held. All integers
 //! are little-endian.
 
+pub(crate) mod agreement;
 pub(crate) mod verdict;
 pub(crate) mod wire_enum;
 
