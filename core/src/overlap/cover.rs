@@ -2,10 +2,17 @@
 
 use super::equation::{Answer, share_a_byte};
 use super::footprint::Footprint;
+use super::window::{WIDTH, Window};
 use super::work::Work;
 
 /// How often a part may be halved, which bounds the stack.
 const MAX_DEPTH: u32 = 32;
+
+/// What making a window costs, in steps.
+const WINDOW: u32 = 40;
+
+/// What cutting a slice out costs, in steps.
+const SLICE: u32 = 3;
 
 /// Whether every byte of `b` lies in `a`.
 ///
@@ -17,7 +24,10 @@ pub(super) fn covers(a: &Footprint, b: &Footprint, work: &mut Work) -> Answer {
         return Answer::No;
     }
     match a.first_entangled() {
-        None => misses_gaps(a, b, work),
+        None => match misses_gaps(a, b, work) {
+            Answer::Unknown => Window::covers(a, b).map_or(Answer::Unknown, Answer::of),
+            answer @ (Answer::Yes | Answer::No) => answer,
+        },
         Some(_) => covers_part(a, b, work, MAX_DEPTH),
     }
 }
@@ -36,9 +46,18 @@ fn misses_gaps(a: &Footprint, b: &Footprint, work: &mut Work) -> Answer {
     answer
 }
 
-/// The same for an `a` that is not nested: a part that is no block of it and that no single slice covers is halved. Every
-/// byte is at last a part of its own, so that the answer is exact as long as the work lasts.
+/// The same for an `a` that is not nested: a part that is no block of it and that no single slice covers is halved, until the
+/// part fits a window. Every byte would at last be a part of its own, so that the answer is exact as long as the
+/// work lasts.
 fn covers_part(a: &Footprint, b: &Footprint, work: &mut Work, depth: u32) -> Answer {
+    if b.extent() <= WIDTH {
+        if !work.steps(WINDOW) {
+            return Answer::Unknown;
+        }
+        if let Some(covers) = Window::covers(a, b) {
+            return Answer::of(covers);
+        }
+    }
     // When a part is not covered, its first byte mostly says so at once.
     match share_a_byte(a, &Footprint::single_run(b.origin(), 1), work) {
         Answer::Yes => {}
@@ -71,7 +90,7 @@ fn one_slice_covers(a: &Footprint, b: &Footprint, work: &mut Work) -> Answer {
     }
     let Some(index) = a.first_entangled() else { return misses_gaps(a, b, work) };
     for slice in a.slices_spanning(index, b) {
-        if !work.step() {
+        if !work.steps(SLICE) {
             return Answer::Unknown;
         }
         match one_slice_covers(&slice, b, work) {

@@ -42,7 +42,7 @@ struct Term {
 
 const MAX_TERMS: usize = MAX_NDIMS * 2;
 
-/// What setting an equation up costs, in steps.
+/// What setting an equation up costs, in steps: so much, and as much as there are dimensions in it.
 const SETTING_UP: u32 = 5;
 
 /// Whether two footprints have a byte in common.
@@ -50,7 +50,7 @@ pub(super) fn share_a_byte(a: &Footprint, b: &Footprint, work: &mut Work) -> Ans
     if a.is_apart_from(b) {
         return Answer::No;
     }
-    if !work.steps(SETTING_UP) {
+    if !work.steps(SETTING_UP.wrapping_add(a.rank()).wrapping_add(b.rank())) {
         return Answer::Unknown;
     }
     // The bounds meet, so the second's last byte is not before the first's first. Saturation of the slack and of what

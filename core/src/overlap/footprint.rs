@@ -121,6 +121,12 @@ impl Footprint {
         self.dimensions.get(..usize::from(self.rank)).unwrap_or(&self.dimensions)
     }
 
+    /// How many dimensions there are, 0 to 5.
+    #[inline]
+    pub(super) fn rank(&self) -> u32 {
+        u32::from(self.rank)
+    }
+
     /// It is one range of bytes without a gap.
     #[must_use]
     #[inline]
@@ -181,6 +187,34 @@ impl Footprint {
         part.extent = part.extent.saturating_sub(part.run.saturating_sub(nbytes));
         part.run = nbytes;
         part
+    }
+
+    /// Without the places in each dimension from which nothing can reach between the bounds of `other`. The bounds meet.
+    pub(super) fn trimmed_to(&self, other: &Self) -> Self {
+        let mut part = *self;
+        for index in (0..usize::from(self.rank)).rev() {
+            let Some(&dimension) = part.dimensions.get(index) else { continue };
+            let (first, last) = part.places_meeting(dimension, other.origin, other.end());
+            if first > last {
+                return part;
+            }
+            part = part.slice(index, first, last.saturating_sub(first).saturating_add(1));
+        }
+        part
+    }
+
+    /// The first and the last place in a dimension from which something may lie in `start..end`; when the first is larger, there is
+    /// none.
+    pub(super) fn places_meeting(&self, dimension: Dimension, start: u64, end: u64) -> (u64, u64) {
+        let places = |bytes: u64| bytes.checked_div(dimension.step).unwrap_or(0);
+        let inner = self.extent.saturating_sub(dimension.reach());
+        // The first that ends behind the start, and the last that starts before the end.
+        let missing = start.saturating_add(1).saturating_sub(self.origin.saturating_add(inner));
+        let first = places(missing.saturating_add(dimension.step.saturating_sub(1)));
+        match end.checked_sub(self.origin).and_then(|bytes| bytes.checked_sub(1)) {
+            Some(bytes) => (first, places(bytes).min(dimension.count.saturating_sub(1))),
+            None => (1, 0),
+        }
     }
 
     /// The slices of one position each along dimension `index` whose bounds contain those of `other`.

@@ -14,6 +14,7 @@ mod first_common;
 mod footprint;
 mod itself;
 mod tiles;
+mod window;
 mod work;
 
 #[cfg(test)]
@@ -24,6 +25,7 @@ pub use footprint::{Dimension, Footprint};
 pub use itself::may_overlap_itself;
 
 use self::equation::Answer;
+use self::window::Window;
 use self::work::Work;
 use crate::view::View;
 
@@ -83,10 +85,25 @@ pub fn relate(a: &View, b: &View) -> Relation {
 #[must_use]
 pub fn relate_footprints(a: &Footprint, b: &Footprint) -> Relation {
     let mut work = Work::new();
-    match equation::share_a_byte(a, b, &mut work) {
+    match share_a_byte(a, b, &mut work) {
         Answer::No => Relation::Disjoint,
-        Answer::Yes => relation_of(cover::covers(a, b, &mut work)),
+        Answer::Yes => match cover::covers(a, b, &mut work) {
+            Answer::Yes => Relation::Overlapping { covers: true },
+            Answer::No => Relation::Overlapping { covers: false },
+            Answer::Unknown => Relation::MayOverlap,
+        },
         Answer::Unknown => Relation::MayOverlap,
+    }
+}
+
+/// Whether two footprints have a byte in common: by the equation, and by looking when that is not solved in time.
+fn share_a_byte(a: &Footprint, b: &Footprint, work: &mut Work) -> Answer {
+    match equation::share_a_byte(a, b, work) {
+        Answer::Unknown => match Window::of_both(a, b) {
+            Some((start, a, b)) => Answer::of(a.first_common(&b, start).is_some()),
+            None => Answer::Unknown,
+        },
+        answer @ (Answer::Yes | Answer::No) => answer,
     }
 }
 
@@ -112,7 +129,10 @@ pub fn first_common_of_footprints(a: &Footprint, b: &Footprint) -> FirstCommon {
     match first_common::lowest(a, b, &mut Work::new()) {
         Ok(Some(byte)) => FirstCommon::At(byte),
         Ok(None) => FirstCommon::Nowhere,
-        Err(first_common::UsedUp) => FirstCommon::NotBelow(a.origin().max(b.origin())),
+        Err(first_common::UsedUp) => match Window::of_both(a, b) {
+            Some((start, a, b)) => a.first_common(&b, start).map_or(FirstCommon::Nowhere, FirstCommon::At),
+            None => FirstCommon::NotBelow(a.origin().max(b.origin())),
+        },
     }
 }
 
@@ -147,14 +167,4 @@ fn relate_meeting(a: &View, b: &View) -> Relation {
         }
     }
     relate_footprints(&Footprint::of(a), &Footprint::of(b))
-}
-
-/// The relation of two that overlap.
-#[inline]
-const fn relation_of(covers: Answer) -> Relation {
-    match covers {
-        Answer::Yes => Relation::Overlapping { covers: true },
-        Answer::No => Relation::Overlapping { covers: false },
-        Answer::Unknown => Relation::MayOverlap,
-    }
 }
