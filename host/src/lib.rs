@@ -2,12 +2,14 @@
 //! processes that run tasks on them.
 //!
 //! - [`sys`]: every call into libc, typed, with its error.
+//! - [`kernels`]: what tasks compute.
 //! - [`memory`]: mappings, and the views of tasks in them.
 //! - [`shm`]: POSIX shared-memory objects and their names.
 //! - [`worker`]: worker processes, the mailbox to each, and the kernels that they run.
 //!
 //! Everything here is Linux on a 64-bit little-endian machine.
 
+pub mod kernels;
 pub mod memory;
 pub mod shm;
 pub mod sys;

@@ -2,6 +2,8 @@
 
 pub mod mapping;
 pub mod operand;
+pub mod strided;
 
 pub use mapping::Mapping;
 pub use operand::Operand;
+pub use strided::Strided;
