@@ -182,17 +182,19 @@ fn row_major_strides(shapes: &[u32; MAX_NDIMS], ndims: usize) -> Option<[u32; MA
     Some(strides)
 }
 
-/// `strides` are exactly the row-major ones of `shapes`, both legal. Slots past the rank are 0 and agree with everything.
+/// `strides` are exactly the row-major ones of `shapes`, both legal: each is the product of the next slot's shape and stride,
+/// and the last is 1. Each product is exact, so none depends on another.
 #[inline]
 pub(crate) fn is_row_major(shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> bool {
-    let mut step = 1_u64;
-    let mut equal = true;
-    for (&shape, &stride) in shapes.iter().zip(strides).rev() {
-        equal &= (u64::from(stride) == step) | (stride == 0);
-        // A step that passes 2^32 is unequal at the next slot and stays so, before a product can pass 2^64.
-        step = step.wrapping_mul(u64::from(shape.max(1)));
-    }
-    equal
+    let [_, a, b, c, d] = [0, 1, 2, 3, 4].map(|slot: usize| {
+        let (shape, stride) = (shapes.get(slot), strides.get(slot));
+        u64::from(shape.copied().unwrap_or(0)).wrapping_mul(u64::from(stride.copied().unwrap_or(0)))
+    });
+    // Slots past the rank are 0; as 1, they are what the last stride must be, and agree with each other.
+    strides
+        .iter()
+        .zip([a, b, c, d, 1])
+        .fold(true, |equal, (&stride, next)| equal & (u64::from(stride.max(1)) == next.max(1)))
 }
 
 /// The five slots of shapes and of strides, where they lie: as numbers, or as a record's bytes.
