@@ -278,6 +278,12 @@ codes! {
     258 Overlapping "overlapping_arguments" Caller;
     /// A length passes the end of the address space, or what one object can have.
     259 Length "length" Caller;
+
+    // Memory given out of a heap or of a device.
+    /// No free piece is long enough.
+    304 SpaceFull "space_full" Capacity;
+    /// Nothing that is live starts at that address.
+    305 NotAllocated "not_allocated" Caller;
 }
 
 impl fmt::Display for Code {

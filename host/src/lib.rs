@@ -5,6 +5,7 @@
 //! - [`kernels`]: what tasks compute.
 //! - [`memory`]: mappings, and the views of tasks in them.
 //! - [`shm`]: POSIX shared-memory objects and their names.
+//! - [`space`]: addresses given out of one range.
 //! - [`worker`]: worker processes, the mailbox to each, and the kernels that they run.
 //!
 //! Everything here is Linux on a 64-bit little-endian machine.
@@ -12,5 +13,6 @@
 pub mod kernels;
 pub mod memory;
 pub mod shm;
+pub mod space;
 pub mod sys;
 pub mod worker;
