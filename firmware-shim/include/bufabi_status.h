@@ -51,6 +51,7 @@
 #define BUFABI_STATUS_IMPORT_CONFLICT 160 /* fault of: sender */
 #define BUFABI_STATUS_IMPORT_TABLE_FULL 161 /* fault of: capacity */
 #define BUFABI_STATUS_IMPORT_TABLE_CROWDED 162 /* fault of: capacity */
+#define BUFABI_STATUS_ALREADY_IMPORTED 163 /* fault of: caller */
 #define BUFABI_STATUS_NOT_PINNED 164 /* fault of: caller */
 #define BUFABI_STATUS_TOO_MANY_PINS 165 /* fault of: capacity */
 #define BUFABI_STATUS_NOT_IMPORTED 166 /* fault of: caller */
@@ -84,9 +85,12 @@
 #define BUFABI_STATUS_KERNEL_SHAPE 219 /* fault of: caller */
 #define BUFABI_STATUS_SELF_OVERLAP 220 /* fault of: caller */
 #define BUFABI_STATUS_KERNEL_SCALAR 221 /* fault of: caller */
+#define BUFABI_STATUS_SHM_NOT_AN_OBJECT 222 /* fault of: sender */
 #define BUFABI_STATUS_NULL_POINTER 256 /* fault of: caller */
 #define BUFABI_STATUS_MISALIGNED 257 /* fault of: caller */
 #define BUFABI_STATUS_OVERLAPPING_ARGUMENTS 258 /* fault of: caller */
 #define BUFABI_STATUS_LENGTH 259 /* fault of: caller */
+#define BUFABI_STATUS_SPACE_FULL 304 /* fault of: capacity */
+#define BUFABI_STATUS_NOT_ALLOCATED 305 /* fault of: caller */
 
 #endif /* BUFABI_STATUS_H */
