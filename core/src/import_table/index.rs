@@ -1,43 +1,63 @@
-//! Where in a table's slots an identity is: two buckets of eight words, each word a slot's number and a tag of the hash.
+//! Where in a table's slots an identity is: two buckets of six places, each place a slot's number and a tag of the hash.
 //!
-//! An identity stands in one of the two buckets that its hash names, or nowhere. So a lookup looks at 16 words and compares
-//! at most 16 identities, whatever was inserted and whoever chose it; nearly always it is one bucket and one identity. At
-//! most half of the words are ever in use, and a full bucket can push one word to its other bucket, so that a random hash
-//! fills a table to its capacity.
+//! An identity stands in one of the two buckets that its hash names, or nowhere. So a lookup compares at most 12 identities,
+//! whatever was inserted and whoever chose it; nearly always it is one bucket and one identity. At most half of the places are
+//! ever in use, and a full bucket can push one entry to its other bucket, so that a random hash fills a table to its capacity.
 
-/// Words of a bucket.
-pub(super) const WORDS: usize = 8;
+/// Places of a bucket.
+pub(super) const PLACES: usize = 6;
 
-/// No slot; its tag is one that a hash can have, its number is not one that a slot can have.
-const VACANT: u32 = u32::MAX;
+/// The tag of a place where nothing stands.
+const VACANT: u8 = 0;
 
-/// Storage for eight places of an import table's index, lent or given to an [`ImportTable`](super::ImportTable).
+/// Each byte of a word 1.
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// Storage for six places of an import table's index, lent or given to an [`ImportTable`](super::ImportTable).
 #[derive(Clone, Copy, Debug)]
-#[repr(align(32))]
-pub struct ImportBucket([u32; WORDS]);
+#[repr(C, align(32))]
+pub struct ImportBucket {
+    /// One for each place, and two that stay vacant: together a word.
+    tags: [u8; 8],
+    slots: [u32; PLACES],
+}
 
 impl ImportBucket {
-    /// A bucket without an entry.
-    pub const EMPTY: Self = Self([VACANT; WORDS]);
+    /// A bucket where nothing stands.
+    pub const EMPTY: Self = Self { tags: [VACANT; 8], slots: [0; PLACES] };
 
-    /// Buckets that a table of that capacity needs: a power of two, with twice as many words as there are slots.
+    /// Buckets that a table of that capacity needs: a power of two, with at least twice as many places as there are slots.
     #[must_use]
     pub const fn count_for(capacity: usize) -> usize {
-        match capacity.div_ceil(WORDS / 2).checked_next_power_of_two() {
+        match capacity.div_ceil(PLACES / 2).checked_next_power_of_two() {
             Some(buckets) => buckets,
             None => usize::MAX,
         }
     }
 
-    /// Replaces the first word that is `old`.
-    fn replace(&mut self, old: u32, new: u32) -> bool {
-        match self.0.iter_mut().find(|word| **word == old) {
-            Some(word) => {
-                *word = new;
-                true
+    /// A bit in the byte of each place that has the tag. Above the first there may be a place too many, but none is missing.
+    #[inline]
+    const fn candidates(&self, tag: u8) -> u64 {
+        let difference = u64::from_le_bytes(self.tags) ^ u64::from_le_bytes([tag; 8]);
+        // The bytes that are 0: those that have no bit and borrow one.
+        difference.wrapping_sub(ONES) & !difference & (ONES << 7)
+    }
+
+    /// The slot of the first candidate, if that is a place.
+    #[inline]
+    fn slot(&self, candidates: u64) -> Option<u32> {
+        self.slots.get(usize::try_from(candidates.trailing_zeros() / 8).ok()?).copied()
+    }
+
+    /// Puts a tag and a slot where those two are not.
+    fn replace(&mut self, old: impl Fn(u8, u32) -> bool, new_tag: u8, new_slot: u32) -> bool {
+        for (tag, slot) in self.tags.iter_mut().zip(&mut self.slots) {
+            if old(*tag, *slot) {
+                (*tag, *slot) = (new_tag, new_slot);
+                return true;
             }
-            None => false,
         }
+        false
     }
 }
 
@@ -47,11 +67,9 @@ impl Default for ImportBucket {
     }
 }
 
-/// How the words and buckets of one table are read.
+/// Which buckets of one table are in use.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Index {
-    /// The part of a word that is a slot's number; the rest is its tag.
-    slot_mask: u32,
     /// Buckets in use less one: a power of two less one.
     bucket_mask: u32,
     capacity: u32,
@@ -62,7 +80,7 @@ pub(super) struct Index {
 pub(super) struct Place {
     primary: u32,
     alternate: u32,
-    tag: u32,
+    tag: u8,
 }
 
 impl Index {
@@ -72,45 +90,49 @@ impl Index {
         let buckets = u32::try_from(buckets).unwrap_or(limit).min(limit);
         let buckets = buckets.checked_ilog2().map_or(0, |log2| 1_u32 << log2);
         let slots = u32::try_from(slots).unwrap_or(limit).min(limit);
-        let capacity = slots.min(buckets.saturating_mul(4));
-        // One number more than there are slots: VACANT's.
-        let slot_mask = capacity.saturating_add(1).next_power_of_two().saturating_sub(1);
-        Self { slot_mask, bucket_mask: buckets.saturating_sub(1), capacity }
+        Self { bucket_mask: buckets.saturating_sub(1), capacity: slots.min(buckets.saturating_mul(3)) }
     }
 
     pub(super) const fn capacity(self) -> u32 {
         self.capacity
     }
 
-    /// The bits of a hash serve one purpose each: the low half names the bucket; of the high half the low bits name the other
-    /// bucket, and those above the slot's number, which has more bits than a bucket's, are the tag.
-    #[inline]
-    pub(super) fn place(self, hash: u64) -> Place {
-        let [low, high] = halves(hash);
-        let primary = low & self.bucket_mask;
+    /// The low half of a hash names the primary bucket, with the low bits of its high half the alternate one; its highest eight
+    /// bits are the tag.
+    pub(super) const fn place(self, hash: u64) -> Place {
+        let [_, _, _, _, e, f, g, h] = hash.to_le_bytes();
+        let primary = self.primary(hash);
         // An odd difference: never the same bucket, if there are two.
-        let alternate = (primary ^ (high | 1)) & self.bucket_mask;
-        Place { primary, alternate, tag: high & !self.slot_mask }
+        let alternate = (primary ^ (u32::from_le_bytes([e, f, g, h]) | 1)) & self.bucket_mask;
+        Place { primary, alternate, tag: tag(hash) }
     }
 
-    /// The slots that may have the identity of that place; `is_it` decides.
     #[inline]
+    const fn primary(self, hash: u64) -> u32 {
+        let [a, b, c, d, ..] = hash.to_le_bytes();
+        u32::from_le_bytes([a, b, c, d]) & self.bucket_mask
+    }
+
+    /// The first slot of the primary bucket that has the tag: nearly always the one that is looked for, if it is there.
+    #[inline]
+    pub(super) fn first(self, buckets: &[ImportBucket], hash: u64) -> Option<u32> {
+        let bucket = at(buckets, self.primary(hash))?;
+        bucket.slot(bucket.candidates(tag(hash)))
+    }
+
+    /// All slots that may have the identity of that place, in turn, until `is_it` has decided.
     pub(super) fn find<R>(
-        self,
         buckets: &[ImportBucket],
         place: Place,
         mut is_it: impl FnMut(u32) -> Option<R>,
     ) -> Option<R> {
         for bucket in [place.primary, place.alternate] {
             let bucket = at(buckets, bucket)?;
-            let mut candidates = self.candidates(bucket, place.tag);
-            while candidates != 0 {
-                let word = usize::try_from(candidates.trailing_zeros()).unwrap_or(0);
-                if let Some(word) = bucket.0.get(word) {
-                    let found = is_it(word & self.slot_mask);
-                    if found.is_some() {
-                        return found;
-                    }
+            let mut candidates = bucket.candidates(place.tag);
+            while let Some(slot) = bucket.slot(candidates) {
+                let found = is_it(slot);
+                if found.is_some() {
+                    return found;
                 }
                 candidates &= candidates.wrapping_sub(1);
             }
@@ -118,40 +140,30 @@ impl Index {
         None
     }
 
-    /// One bit for each word that has the tag. Without a branch: the compiler takes all eight at once.
-    #[inline]
-    fn candidates(self, bucket: &ImportBucket, tag: u32) -> u32 {
-        let mut candidates = 0;
-        let mut bit = 1_u32;
-        for word in bucket.0 {
-            let has_tag = (word ^ tag) & !self.slot_mask == 0;
-            candidates |= if has_tag { bit } else { 0 };
-            bit <<= 1;
-        }
-        candidates
-    }
-
-    /// Enters a slot at its place; when both buckets are full, after another word has gone to its other bucket.
-    /// `place_of` is the place of a slot that is in the index.
+    /// Enters a slot at its place; when both buckets are full, after another has gone to its other bucket. `place_of` is the
+    /// place of a slot that is in the index.
     pub(super) fn insert(
-        self,
         buckets: &mut [ImportBucket],
         place: Place,
         slot: u32,
         place_of: impl Fn(u32) -> Place,
     ) -> bool {
-        let word = place.tag | slot;
+        let is_vacant = |tag, _| tag == VACANT;
         for bucket in [place.primary, place.alternate] {
-            if at_mut(buckets, bucket).is_some_and(|bucket| bucket.replace(VACANT, word)) {
+            if at_mut(buckets, bucket).is_some_and(|bucket| bucket.replace(is_vacant, place.tag, slot)) {
                 return true;
             }
         }
         for bucket in [place.primary, place.alternate] {
-            let words = at(buckets, bucket).map_or([VACANT; WORDS], |bucket| bucket.0);
-            for pushed in words {
-                let other = place_of(pushed & self.slot_mask).other(bucket);
-                if at_mut(buckets, other).is_some_and(|bucket| bucket.replace(VACANT, pushed)) {
-                    return at_mut(buckets, bucket).is_some_and(|bucket| bucket.replace(pushed, word));
+            for pushed in at(buckets, bucket).map_or([slot; PLACES], |bucket| bucket.slots) {
+                let pushed_place = place_of(pushed);
+                let other = pushed_place.primary ^ pushed_place.alternate ^ bucket;
+                let found_room = at_mut(buckets, other)
+                    .is_some_and(|bucket| bucket.replace(is_vacant, pushed_place.tag, pushed));
+                if found_room {
+                    let is_pushed = |_, slot| slot == pushed;
+                    return at_mut(buckets, bucket)
+                        .is_some_and(|bucket| bucket.replace(is_pushed, place.tag, slot));
                 }
             }
         }
@@ -159,21 +171,21 @@ impl Index {
     }
 
     /// Takes a slot out of its place.
-    pub(super) fn remove(self, buckets: &mut [ImportBucket], place: Place, slot: u32) {
-        let word = place.tag | slot;
+    pub(super) fn remove(buckets: &mut [ImportBucket], place: Place, slot: u32) {
+        let is_it = |tag, other| tag == place.tag && other == slot;
         for bucket in [place.primary, place.alternate] {
-            if at_mut(buckets, bucket).is_some_and(|bucket| bucket.replace(word, VACANT)) {
+            if at_mut(buckets, bucket).is_some_and(|bucket| bucket.replace(is_it, VACANT, 0)) {
                 return;
             }
         }
     }
 }
 
-impl Place {
-    /// The bucket that is not `bucket`.
-    const fn other(self, bucket: u32) -> u32 {
-        self.primary ^ self.alternate ^ bucket
-    }
+/// A tag that no vacant place has.
+#[inline]
+const fn tag(hash: u64) -> u8 {
+    let [.., tag] = hash.to_le_bytes();
+    if tag == VACANT { 1 } else { tag }
 }
 
 #[inline]
@@ -184,11 +196,4 @@ fn at(buckets: &[ImportBucket], index: u32) -> Option<&ImportBucket> {
 #[inline]
 fn at_mut(buckets: &mut [ImportBucket], index: u32) -> Option<&mut ImportBucket> {
     buckets.get_mut(usize::try_from(index).ok()?)
-}
-
-/// The low and the high half.
-#[inline]
-fn halves(hash: u64) -> [u32; 2] {
-    let [a, b, c, d, e, f, g, h] = hash.to_le_bytes();
-    [u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h])]
 }

@@ -1,7 +1,7 @@
 //! What one endpoint has imported: each identity once, with the descriptor that it first came with and a value, its mapping.
 //!
 //! An identity is compared as a whole, 20 bytes of it, and in the same step all that its descriptor says. The hash that finds it
-//! has a secret seed, and no lookup compares more than 16 identities whoever chose them (see [`ImportBucket`]).
+//! has a secret seed, and no lookup compares more than 12 identities whoever chose them (see [`ImportBucket`]).
 //!
 //! Views of a mapping *pin* it. What is pinned is not removed. What is not is kept for the next time that it comes, in the order in
 //! which it was last used, so that a full table can evict what was unused the longest, in a constant number of steps.
@@ -67,7 +67,7 @@ where
     S: AsRef<[ImportSlot<T>]> + AsMut<[ImportSlot<T>]>,
     B: AsRef<[ImportBucket]> + AsMut<[ImportBucket]>,
 {
-    /// A table without an import. Values that the slots still hold are dropped. Its capacity is the number of slots, or four times
+    /// A table without an import. Values that the slots still hold are dropped. Its capacity is the number of slots, or three times
     /// the largest power of two of the buckets, or 2^30, whichever is least.
     #[must_use]
     pub fn new(hash: KeyedHash, mut slots: S, mut buckets: B) -> Self {
@@ -106,23 +106,47 @@ where
     /// no part.
     #[inline]
     pub fn find<H: Holds<RawDescriptor>>(&self, descriptor: &Descriptor<H>) -> Lookup<'_, T> {
-        let identity = descriptor.identity();
-        let place = self.place(identity);
-        let found = self.index.find(self.buckets.as_ref(), place, |index| {
-            let slot = at(self.slots.as_ref(), index)?;
-            let value = slot.value.as_ref()?;
-            if agree(&slot.record, descriptor.raw()) {
-                return Some(Lookup::Hit(ImportKey { slot: index, stamp: slot.stamp }, value));
-            }
-            conflict(&slot.record, descriptor)
+        let hash = self.hash.identity(descriptor.identity());
+        let first = self.index.first(self.buckets.as_ref(), hash);
+        match first.and_then(|index| self.hit(index, descriptor)) {
+            Some(hit) => hit,
+            None => self.find_beyond_the_first(hash, descriptor),
+        }
+    }
+
+    /// What is left for a lookup whose first candidate was not it: another candidate, a conflict, or nothing.
+    #[inline(never)]
+    fn find_beyond_the_first<H: Holds<RawDescriptor>>(
+        &self,
+        hash: u64,
+        descriptor: &Descriptor<H>,
+    ) -> Lookup<'_, T> {
+        let found = Index::find(self.buckets.as_ref(), self.index.place(hash), |index| {
+            self.hit(index, descriptor).or_else(|| {
+                let record = &at(self.slots.as_ref(), index)?.record;
+                let fields = Descriptor::from_checked(record).differences(descriptor);
+                (!fields.contains(FieldSet::IDENTITY)).then_some(Lookup::Conflict(fields))
+            })
         });
         found.unwrap_or(Lookup::Vacant)
+    }
+
+    /// The value of a slot that agrees with the descriptor.
+    #[inline]
+    fn hit<H: Holds<RawDescriptor>>(&self, index: u32, descriptor: &Descriptor<H>) -> Option<Lookup<'_, T>> {
+        let slot = at(self.slots.as_ref(), index)?;
+        match &slot.value {
+            Some(value) if agree(&slot.record, descriptor.raw()) => {
+                Some(Lookup::Hit(ImportKey { slot: index, stamp: slot.stamp }, value))
+            }
+            Some(_) | None => None,
+        }
     }
 
     /// Looks for an identity alone.
     #[must_use]
     pub fn find_identity(&self, identity: Identity) -> Option<ImportKey> {
-        self.index.find(self.buckets.as_ref(), self.place(identity), |index| {
+        Index::find(self.buckets.as_ref(), self.place(identity), |index| {
             let slot = at(self.slots.as_ref(), index)?;
             slot.value.as_ref()?;
             let is_it = Descriptor::from_checked(&slot.record).identity() == identity;
@@ -257,7 +281,6 @@ where
         })
     }
 
-    #[inline]
     fn place(&self, identity: Identity) -> Place {
         self.index.place(self.hash.identity(identity))
     }
@@ -294,7 +317,7 @@ where
             let identity = at(slots, index).map(|slot| Descriptor::from_checked(&slot.record).identity());
             identity.map_or(place, |identity| self.index.place(hash.identity(identity)))
         };
-        if !self.index.insert(self.buckets.as_mut(), place, index, place_of) {
+        if !Index::insert(self.buckets.as_mut(), place, index, place_of) {
             return Err(InsertRefusal::Crowded { identity });
         }
         if self.free.first().is_some() {
@@ -317,20 +340,9 @@ where
         slot.stamp = slot.stamp.wrapping_add(1);
         let descriptor = Descriptor::from_checked(&slot.record).to_owned();
         let place = self.place(descriptor.identity());
-        self.index.remove(self.buckets.as_mut(), place, index);
+        Index::remove(self.buckets.as_mut(), place, index);
         self.unused.take_out(self.slots.as_mut(), index);
         self.free.push_last(self.slots.as_mut(), index);
         Some((descriptor, value))
     }
-}
-
-/// What a record with the tag of a descriptor's identity but not its bytes says: another descriptor of that identity, or another
-/// identity altogether.
-#[cold]
-fn conflict<'a, T, H: Holds<RawDescriptor>>(
-    record: &RawDescriptor,
-    descriptor: &Descriptor<H>,
-) -> Option<Lookup<'a, T>> {
-    let fields = Descriptor::from_checked(record).differences(descriptor);
-    (!fields.contains(FieldSet::IDENTITY)).then_some(Lookup::Conflict(fields))
 }

@@ -9,8 +9,8 @@ use std::vec::Vec;
 use proptest::prelude::*;
 
 use super::{
-    CloseError, ImportBucket, ImportKey, ImportSlot, ImportTable, InsertRefusal, InsertRefused, Lookup,
-    PinError, ViewsAlive,
+    CloseError, ImportBucket, ImportKey, ImportSlot, ImportTable, Index, InsertRefusal, InsertRefused,
+    Lookup, PinError, ViewsAlive,
 };
 use crate::keyed_hash::KeyedHash;
 use crate::rights::Access;
@@ -128,7 +128,7 @@ fn a_table_without_storage_refuses_and_finds_nothing() {
     }
     let few = ImportTable::new(KeyedHash::new([1, 2]), slots, buckets);
     assert_eq!((few.capacity(), few.len(), few.iter().count()), (3, 0, 0));
-    assert_eq!([0, 1, 4, 5, 32, 65_536].map(ImportBucket::count_for), [1, 1, 1, 2, 8, 16_384]);
+    assert_eq!([0, 1, 4, 5, 32, 65_536].map(ImportBucket::count_for), [1, 1, 2, 2, 16, 32_768]);
 }
 
 /// Owners number their buffers one after the other, and a hash that is only nearly random would show here.
@@ -157,8 +157,8 @@ fn every_table_takes_as_many_as_its_capacity_whatever_the_seed() {
     }
 }
 
-/// Whoever knew the seed could choose identities of one hash. They are refused from the seventeenth on: no lookup ever compares
-/// more than sixteen, others are not slowed down, and under another seed all of them fit.
+/// Whoever knew the seed could choose identities of one hash. They are refused from the thirteenth on: no lookup ever compares
+/// more than twelve, others are not slowed down, and under another seed all of them fit.
 #[test]
 fn identities_of_one_hash_make_no_list() {
     let hash = KeyedHash::new([7, 8]);
@@ -170,7 +170,7 @@ fn identities_of_one_hash_make_no_list() {
         assert_eq!(hash.identity(chosen(id)), hash.identity(chosen(0)));
         let inserted = known.insert(&descriptor(chosen(id), 64), id);
         let crowded = InsertRefusal::Crowded { identity: chosen(id) };
-        if id < 16 {
+        if id < 12 {
             assert!(inserted.is_ok());
         } else {
             assert_eq!(inserted, Err(InsertRefused { value: id, refusal: crowded }));
@@ -180,11 +180,11 @@ fn identities_of_one_hash_make_no_list() {
     for id in 0..64 {
         let mut compared = 0;
         let place = known.place(chosen(id));
-        let found = known.index.find(&known.buckets, place, |slot| {
+        let found = Index::find(&known.buckets, place, |slot| {
             compared += 1;
             (known.slots[usize::try_from(slot).unwrap()].value == Some(id)).then_some(())
         });
-        assert_eq!((found.is_some(), compared), (id < 16, id.min(15) + 1));
+        assert_eq!((found.is_some(), compared), (id < 12, id.min(11) + 1));
     }
     // Other identities find room beside them, and one that goes makes room for one that was refused.
     for id in 0..32 {
