@@ -13,8 +13,13 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use std::num::{NonZeroU32, NonZeroU64};
+
 use bufabi_core::overlap::{Relation, first_common, relate};
-use bufabi_core::{DType, View};
+use bufabi_core::task_args::{MAX_TENSORS, Scratch};
+use bufabi_core::wire::body::Body;
+use bufabi_core::wire::descriptor::DescriptorFields;
+use bufabi_core::{Access, DType, Descriptor, Identity, OwnerInstanceId, Submission, Tag, Tensor, View};
 
 /// A small generator of numbers (splitmix64): the same pairs in every run.
 struct Random(u64);
@@ -252,7 +257,87 @@ fn general(name: &str, pairs: &[Pair]) {
     );
 }
 
+/// A task's arguments, and how long the whole submit check takes, in nanoseconds.
+fn submit_check(name: &str, to_reach: u32, arguments: &[(Tensor, Tag)]) {
+    let (tensors, tags): (Vec<Tensor>, Vec<Tag>) = arguments.iter().copied().unzip();
+    let mut scratch = Box::new(Scratch::<MAX_TENSORS>::new());
+    let mut copy = tensors.clone();
+    let (mut checks, mut copies) = (vec![], vec![]);
+    let mut result = Ok(());
+    for _ in 0..1000 {
+        let start = Instant::now();
+        result = Submission::check(black_box(&tensors), black_box(&tags), &[], &mut scratch).map(|_| ());
+        checks.push(start.elapsed().as_nanos() as f64);
+        let start = Instant::now();
+        black_box(&mut copy).copy_from_slice(black_box(&tensors));
+        copies.push(start.elapsed().as_nanos() as f64);
+    }
+    let (check, copy) = (median(&mut checks), median(&mut copies));
+    println!("{name:<44} {check:>9.0} ns  (to reach {to_reach}, plain copy {copy:.0})  {result:?}");
+}
+
+fn buffer(number: u64) -> Descriptor {
+    let fields = DescriptorFields {
+        identity: Identity::new(OwnerInstanceId([0xa5; 8]), number, NonZeroU32::MIN),
+        access: Access::ReadWrite,
+        nbytes: NBYTES,
+        owner_worker_path_id: 3,
+        body: Body::DeviceMalloc { base: NonZeroU64::MIN },
+    };
+    Descriptor::new(&fields).unwrap()
+}
+
+fn argument(number: u64, tag: Tag, offset: u64, shapes: &[u32], strides: &[u32]) -> (Tensor, Tag) {
+    let view = View::new(offset, DType::Float32, shapes, strides, NBYTES).unwrap();
+    (Tensor::new(&buffer(number), &view).unwrap(), tag)
+}
+
+fn submit_checks() {
+    let mut random = Random(3);
+    let mut shuffle = |arguments: &[(Tensor, Tag)]| {
+        let mut arguments = arguments.to_vec();
+        for i in (1..arguments.len()).rev() {
+            arguments.swap(i, random.below(i as u32 + 1) as usize);
+        }
+        arguments
+    };
+    let rows: Vec<_> =
+        (0..256).map(|i| argument(1, Tag::Output, i * 16 * 4096, &[16, 1024], &[1024, 1])).collect();
+    submit_check("256 written row slices", 10_000, &rows);
+    submit_check("  in any order", 10_000, &shuffle(&rows));
+    let columns: Vec<_> =
+        (0..256).map(|i| argument(1, Tag::Output, i * 16, &[1024, 4], &[1024, 1])).collect();
+    submit_check("256 written column tiles", 30_000, &columns);
+    submit_check("  in any order", 30_000, &shuffle(&columns));
+    let half: Vec<_> = columns
+        .iter()
+        .enumerate()
+        .map(|(i, &(tensor, tag))| (tensor, if i % 2 == 0 { Tag::Input } else { tag }))
+        .collect();
+    submit_check("  every other one only read", 30_000, &shuffle(&half));
+    let grid: Vec<_> = (0..256)
+        .map(|i| argument(1, Tag::Inout, (i / 16 * 64 * 1024 + i % 16 * 64) * 4, &[64, 64], &[1024, 1]))
+        .collect();
+    submit_check("256 written tiles in a grid", 30_000, &shuffle(&grid));
+    let blocks: Vec<_> = (0..256)
+        .map(|i| {
+            argument(1, Tag::Inout, (i / 16 * 64 * 64 * 4 + i % 16 * 4) * 4, &[4, 64, 4], &[65_536, 256, 1])
+        })
+        .collect();
+    submit_check("256 written blocks of rank 3 (one by one)", 0, &shuffle(&blocks));
+    let buffers: Vec<_> = (0..256)
+        .map(|i| {
+            argument(i / 2, if i % 2 == 0 { Tag::Input } else { Tag::Output }, i % 2 * 4096, &[1024], &[1])
+        })
+        .collect();
+    submit_check("256 ranges of 128 buffers", 0, &buffers);
+    submit_check("  in any order", 0, &shuffle(&buffers));
+    let reads: Vec<_> = (0..256).map(|i| argument(i, Tag::Input, 0, &[1024], &[1])).collect();
+    submit_check("256 read ranges of 256 buffers", 0, &reads);
+}
+
 fn main() {
+    submit_checks();
     fast("ranges apart", 3, &pairs(1024, false, ranges_apart));
     fast("grid of tiles, rank 2", 10, &pairs(1024, false, grid_tiles));
     fast("any tiles of a matrix, rank 2", 10, &pairs(1024, false, |random| tiles_of(random, MATRIX)));

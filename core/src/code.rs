@@ -165,6 +165,24 @@ codes! {
     /// The bytes to write into are too few.
     96 BufferTooSmall "buffer_too_small" Caller;
 
+    // A task's arguments.
+    /// A tensor came after a scalar.
+    112 TensorAfterScalar "tensor_after_scalar" Caller;
+    /// There is no room for another argument.
+    113 ArgumentsFull "arguments_full" Capacity;
+    /// No tensor has that index.
+    114 NoSuchTensor "no_such_tensor" Caller;
+    /// Not one tag for each tensor.
+    115 TagCount "tag_count" Caller;
+    /// More tensors than a task's arguments hold.
+    116 TooManyTensors "too_many_tensors" Caller;
+    /// More scalars than a task's arguments hold.
+    117 TooManyScalars "too_many_scalars" Caller;
+    /// Two arguments of a task name a byte that one of them writes.
+    118 ArgumentClash "argument_clash" Caller;
+    /// Whether arguments of a task clash takes too long to tell.
+    119 ArgumentsTooComplex "arguments_too_complex" Capacity;
+
     // What one endpoint owns.
     /// Another endpoint incarnation owns it.
     144 OtherOwner "other_owner" Caller;

@@ -6,6 +6,7 @@
 //! - [`view`]: the geometry of a strided view, and the rules that make one legal.
 //! - [`overlap`]: whether two views share a byte, and whether one covers the other.
 //! - [`rights`]: what a tag needs and what an owner grants.
+//! - [`task_args`]: a task's arguments, and what they must pass to be submitted.
 //! - [`keyed_hash`]: where an identity lands in a table, and why nobody outside can choose it.
 //! - [`owner_table`]: what one endpoint owns, and the one allocator of its identities.
 //! - [`import_table`]: what one endpoint has imported, each identity once.
@@ -22,6 +23,7 @@ pub mod keyed_hash;
 pub mod overlap;
 pub mod owner_table;
 pub mod rights;
+pub mod task_args;
 pub mod view;
 pub mod wire;
 
@@ -31,6 +33,7 @@ pub use keyed_hash::KeyedHash;
 pub use overlap::Relation;
 pub use owner_table::{OwnerSlot, OwnerTable};
 pub use rights::{Access, Tag};
+pub use task_args::{Submission, SubmitError, TaskArgs};
 pub use view::{View, ViewError};
 pub use wire::blob::{Blob, BlobError};
 pub use wire::chip_args::ChipStorageTaskArgs;

@@ -146,6 +146,36 @@ pub fn first_common_byte(a: &View, b: &View) -> Option<u64> {
     }
 }
 
+/// What two views have in common, as far as the steps allowed to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shared {
+    /// No byte.
+    Nothing,
+    /// Some byte.
+    Bytes,
+    /// The work bound was passed, or no step was left.
+    Unknown,
+}
+
+/// What two views have in common, for many pairs that share a number of steps: what this one took is taken from them.
+pub(crate) fn shared_within(a: &View, b: &View, steps: &mut u32) -> Shared {
+    if are_apart(a, b) {
+        return Shared::Nothing;
+    }
+    let mut work = Work::of(*steps);
+    let tiles = if tiles::are_alike(a, b) && work.step() { tiles::share_a_byte(a, b) } else { None };
+    let answer = match tiles {
+        Some(shared) => Answer::of(shared),
+        None => share_a_byte(&Footprint::of(a), &Footprint::of(b), &mut work),
+    };
+    *steps = steps.saturating_sub(work.steps_taken());
+    match answer {
+        Answer::No => Shared::Nothing,
+        Answer::Yes => Shared::Bytes,
+        Answer::Unknown => Shared::Unknown,
+    }
+}
+
 #[inline]
 const fn are_apart(a: &View, b: &View) -> bool {
     a.end() <= b.byte_offset() || b.end() <= a.byte_offset()

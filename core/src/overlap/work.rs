@@ -7,12 +7,19 @@ pub(super) const STEPS: u32 = 2_000;
 /// What is left of the steps.
 #[derive(Debug)]
 pub(super) struct Work {
+    given: u32,
     left: u32,
 }
 
 impl Work {
     pub(super) const fn new() -> Self {
-        Self { left: STEPS }
+        Self::of(STEPS)
+    }
+
+    /// As many as one question may take, but no more than `available`.
+    pub(super) const fn of(available: u32) -> Self {
+        let given = if available < STEPS { available } else { STEPS };
+        Self { given, left: given }
     }
 
     /// Takes one step; `false` when none is left.
@@ -48,8 +55,8 @@ impl Work {
         self.left == 0
     }
 
-    #[cfg(test)]
+    /// How many were taken.
     pub(super) const fn steps_taken(&self) -> u32 {
-        STEPS.saturating_sub(self.left)
+        self.given.saturating_sub(self.left)
     }
 }
