@@ -286,6 +286,8 @@ codes! {
     221 KernelScalar "kernel_scalar" Caller;
     /// What has a shared-memory object's name is a link, a pipe or the like.
     222 ShmNotAnObject "shm_not_an_object" Sender;
+    /// No worker has a task, so none can finish.
+    223 WorkerIdle "worker_idle" Caller;
 
     // The C boundary.
     /// A pointer is NULL.

@@ -1,6 +1,8 @@
 //! What an operating system and drivers add to the core: buffers in shared memory, consumers that map them once, and worker
 //! processes that run tasks on them.
 //!
+//! - [`owner`]: endpoints, their buffers, and when those may go.
+//! - [`consumer`]: each identity mapped once, and [`backend`]: how.
 //! - [`sys`]: every call into libc, typed, with its error.
 //! - [`kernels`]: what tasks compute.
 //! - [`memory`]: mappings, and the views of tasks in them.
@@ -10,8 +12,11 @@
 //!
 //! Everything here is Linux on a 64-bit little-endian machine.
 
+pub mod backend;
+pub mod consumer;
 pub mod kernels;
 pub mod memory;
+pub mod owner;
 pub mod shm;
 pub mod space;
 pub mod sys;

@@ -69,6 +69,12 @@ impl Mapping {
         u64::try_from(self.base.addr().get()).unwrap_or(u64::MAX)
     }
 
+    /// Its first byte, for the one who lays records out in it.
+    #[inline]
+    pub(crate) const fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
     /// Its size, bytes.
     #[must_use]
     #[inline]

@@ -46,6 +46,15 @@ impl<'a> Operand<'a> {
         Self { base, view, access, memory: PhantomData }
     }
 
+    /// The same, allowing no more than `access`; what was not allowed before is not now.
+    #[must_use]
+    pub const fn limited_to(mut self, access: Access) -> Self {
+        if self.access.grants(access) {
+            self.access = access;
+        }
+        self
+    }
+
     /// Where the memory starts that the view's offset counts from.
     #[must_use]
     pub const fn base(&self) -> NonNull<u8> {

@@ -4,7 +4,7 @@
 //! So the signal's handler asks the parent's descriptor, and ends this process only when the parent has ended. The kernel
 //! sends it again when the next thread that became the parent ends.
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, IntoRawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::error::{OsError, retry};
@@ -20,8 +20,10 @@ static PARENT: AtomicI32 = AtomicI32::new(-1);
 ///
 /// # Errors
 /// [`OsError`].
-pub fn end_with(parent: &'static Process) -> Result<(), OsError> {
-    PARENT.store(parent.as_fd().as_raw_fd(), Ordering::Release);
+pub fn end_with(parent: &Process) -> Result<(), OsError> {
+    let copy = parent.as_fd().try_clone_to_owned().map_err(|error| OsError::from_io("fcntl", &error))?;
+    // It stays open for the handler as long as the process lives.
+    PARENT.store(copy.into_raw_fd(), Ordering::Release);
     set_handler(SIGNAL, on_signal)?;
     // SAFETY: it takes numbers alone.
     retry("prctl", || unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, SIGNAL) })?;

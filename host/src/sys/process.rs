@@ -3,8 +3,12 @@
 use core::fmt;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use bufabi_core::Code;
 
 use super::error::{OsError, retry};
+use super::process_mark::thread_count;
 
 /// This process's number, in its own namespace.
 #[must_use]
@@ -12,38 +16,77 @@ pub fn current_pid() -> u32 {
     std::process::id()
 }
 
-/// Which side of a fork this is.
-#[derive(Debug)]
-pub enum Fork {
-    /// The process that was there before, and its new child.
-    Parent(Process),
-    /// The new process.
-    Child,
-}
-
-/// Makes a copy of this process that goes on here.
+/// Starts a process: a copy of this one, that runs `child` and ends with the status that it returns, or 101 if it panics. No
+/// destructor of what it inherited runs in it.
 ///
 /// # Errors
-/// [`OsError`]: EAGAIN past the limit of processes, ENOMEM, and EMFILE when the child's descriptor cannot be opened; there is no
-/// child then.
-///
-/// # Safety
-/// This process has one thread: what another thread held, a lock above all, would be held in the child for ever.
-pub unsafe fn fork() -> Result<Fork, OsError> {
-    // SAFETY: no other thread can hold anything, which the caller promises.
-    match retry("fork", || unsafe { libc::fork() })? {
-        0 => Ok(Fork::Child),
-        pid => match Process::open(pid) {
-            Ok(process) => Ok(Fork::Parent(process)),
-            Err(error) => {
-                // SAFETY: it takes numbers alone, and the child cannot have been replaced: nobody has waited for it.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
-                // SAFETY: no status is asked for.
-                let _ = retry("waitpid", || unsafe { libc::waitpid(pid, core::ptr::null_mut(), 0) });
-                Err(error)
-            }
-        },
+/// [`ForkError::SeveralThreads`]: what another thread holds, a lock above all, would be held in the child for ever.
+/// [`ForkError::Os`]: EAGAIN past the limit of processes, ENOMEM, and EMFILE when the child's descriptor cannot be opened; there
+/// is no child then.
+pub fn fork(child: impl FnOnce() -> i32) -> Result<Process, ForkError> {
+    let threads = thread_count().map_err(ForkError::Os)?;
+    if threads != 1 {
+        return Err(ForkError::SeveralThreads { threads });
     }
+    // SAFETY: there is one thread, this one, so nobody else can have started another since, or holds anything.
+    match retry("fork", || unsafe { libc::fork() }).map_err(ForkError::Os)? {
+        0 => exit_now(catch_unwind(AssertUnwindSafe(child)).unwrap_or(101)),
+        pid => Process::open(pid).map_err(|error| {
+            // SAFETY: it takes numbers alone, and the number cannot mean another process: nobody has waited for it.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            // SAFETY: no status is asked for.
+            let _ = retry("waitpid", || unsafe { libc::waitpid(pid, core::ptr::null_mut(), 0) });
+            ForkError::Os(error)
+        }),
+    }
+}
+
+/// Why no process was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForkError {
+    /// This process has more threads than the one that calls.
+    SeveralThreads {
+        /// How many.
+        threads: u64,
+    },
+    /// The operating system refused.
+    Os(OsError),
+}
+
+impl ForkError {
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::SeveralThreads { .. } => Code::SeveralThreads,
+            Self::Os(error) => error.code(),
+        }
+    }
+}
+
+impl fmt::Display for ForkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SeveralThreads { threads } => {
+                write!(f, "a fork without exec needs a process of one thread, and this one has {threads}")
+            }
+            Self::Os(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ForkError {}
+
+/// Names this process in what lists processes; at most 15 bytes of it are kept.
+///
+/// # Errors
+/// [`OsError`].
+pub fn set_name(name: &str) -> Result<(), OsError> {
+    let mut text = [0_u8; 16];
+    text.iter_mut().take(15).zip(name.as_bytes()).for_each(|(slot, byte)| *slot = *byte);
+    // SAFETY: the text ends in a NUL and outlives the call.
+    retry("prctl", || unsafe { libc::prctl(libc::PR_SET_NAME, text.as_ptr()) })?;
+    Ok(())
 }
 
 /// Ends this process at once: no destructor runs and no buffer is written out, since they are copies of the parent's.

@@ -1,0 +1,351 @@
+//! A consumer: it maps each identity once, whoever asks and however often, and keeps the mapping for the next time.
+
+mod error;
+#[cfg(test)]
+mod tests;
+
+use core::ops::Deref;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use bufabi_core::import_table::{
+    ImportBucket, ImportSlot, ImportTable, InsertRefusal, InsertRefused, Lookup, ViewsAlive,
+};
+use bufabi_core::keyed_hash::KeyedHash;
+use bufabi_core::wire::record::Holds;
+use bufabi_core::{Access, Descriptor, Identity, RawDescriptor, View, ViewError};
+
+pub use error::{CloseError, ImportError};
+
+use crate::backend::posix_shm::PosixShm;
+use crate::backend::{Backend, ResolveError};
+use crate::memory::{Mapping, Operand};
+use crate::owner::Endpoint;
+use crate::sys::OsError;
+use crate::sys::random::random_bytes;
+
+/// Identities that a consumer has mapped at once, unless its maker says otherwise.
+pub const DEFAULT_CAPACITY: usize = 4096;
+
+/// Resolves descriptors to mappings of this process. Any number of threads may ask it.
+#[derive(Debug)]
+pub struct Consumer {
+    state: Mutex<State>,
+    /// Told whenever a mapping that somebody waits for was made, or could not be.
+    settled: Condvar,
+    endpoint: Option<Endpoint>,
+    backends: Vec<Box<dyn Backend>>,
+}
+
+#[derive(Debug)]
+struct State {
+    table: Table,
+    counters: Counters,
+    is_closed: bool,
+}
+
+/// A mapping, or none yet while some thread makes it. Whoever uses it has a count of its own.
+type Slot = Option<Arc<Mapping>>;
+type Table = ImportTable<Slot, Box<[ImportSlot<Slot>]>, Box<[ImportBucket]>>;
+
+/// What a consumer has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Mappings that are there now.
+    pub live: u32,
+    /// Mappings that were made.
+    pub imports: u64,
+    /// Times that one was there already.
+    pub hits: u64,
+    /// Mappings that were removed to make room.
+    pub evictions: u64,
+}
+
+/// How a descriptor came to a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resolution {
+    /// It was mapped just now.
+    MappedNow,
+    /// It was mapped already.
+    AlreadyMapped,
+    /// It is this process's own: the owner's mapping serves.
+    Own,
+}
+
+/// A mapping that somebody uses; it stays until this is dropped.
+#[derive(Clone, Debug)]
+pub struct Import {
+    mapping: Arc<Mapping>,
+    access: Access,
+    resolution: Resolution,
+}
+
+impl Import {
+    /// How it was come by.
+    #[must_use]
+    pub const fn resolution(&self) -> Resolution {
+        self.resolution
+    }
+
+    /// What its owner grants. An owner's own mapping allows more.
+    #[must_use]
+    pub const fn access(&self) -> Access {
+        self.access
+    }
+
+    /// A view of it, with the rights that its owner grants.
+    ///
+    /// # Errors
+    /// As [`Mapping::operand`].
+    pub fn operand(&self, view: View) -> Result<Operand<'_>, ViewError> {
+        self.operand_from(0, view)
+    }
+
+    /// As [`operand`](Self::operand), the view's offset counting from byte `start` on.
+    ///
+    /// # Errors
+    /// As [`Mapping::operand_from`].
+    pub fn operand_from(&self, start: usize, view: View) -> Result<Operand<'_>, ViewError> {
+        Ok(self.mapping.operand_from(start, view)?.limited_to(self.access))
+    }
+}
+
+impl Deref for Import {
+    type Target = Mapping;
+
+    fn deref(&self) -> &Mapping {
+        &self.mapping
+    }
+}
+
+impl Consumer {
+    /// A consumer of POSIX shared memory. Identities of `endpoint`, if there is one, resolve to its own mappings.
+    ///
+    /// # Errors
+    /// [`OsError`] when no random bytes can be had.
+    pub fn new(endpoint: Option<Endpoint>) -> Result<Self, OsError> {
+        Self::with_backends(endpoint, vec![Box::new(PosixShm)], DEFAULT_CAPACITY)
+    }
+
+    /// A consumer of those kinds of backings, with so many mapped at once.
+    ///
+    /// # Errors
+    /// [`OsError`] when no random bytes can be had.
+    pub fn with_backends(
+        endpoint: Option<Endpoint>,
+        backends: Vec<Box<dyn Backend>>,
+        capacity: usize,
+    ) -> Result<Self, OsError> {
+        let [low, high] = [random_bytes()?, random_bytes()?].map(u64::from_le_bytes);
+        let slots = core::iter::repeat_with(|| ImportSlot::EMPTY).take(capacity).collect();
+        let buckets = vec![ImportBucket::EMPTY; ImportBucket::count_for(capacity)].into_boxed_slice();
+        let table = ImportTable::new(KeyedHash::new([low, high]), slots, buckets);
+        let state = State { table, counters: Counters::default(), is_closed: false };
+        Ok(Self { state: Mutex::new(state), settled: Condvar::new(), endpoint, backends })
+    }
+
+    /// Resolves a descriptor: maps it when its identity is new, and gives the same mapping ever after.
+    ///
+    /// # Errors
+    /// [`ImportError`]; the first mapping of an identity stays, whatever comes later.
+    #[inline]
+    pub fn import<H: Holds<RawDescriptor>>(&self, descriptor: &Descriptor<H>) -> Result<Import, ImportError> {
+        let mut state = self.state();
+        if let Lookup::Hit(_, Some(mapping)) = state.table.find(descriptor) {
+            if mapping.is_damaged() {
+                return Err(ImportError::Shrank { identity: descriptor.identity() });
+            }
+            let mapping = Arc::clone(mapping);
+            state.counters.hits = state.counters.hits.wrapping_add(1);
+            drop(state);
+            return Ok(Import {
+                mapping,
+                access: descriptor.access(),
+                resolution: Resolution::AlreadyMapped,
+            });
+        }
+        self.import_new(state, &descriptor.to_owned())
+    }
+
+    #[cold]
+    fn import_new<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        descriptor: &Descriptor,
+    ) -> Result<Import, ImportError> {
+        let (identity, access) = (descriptor.identity(), descriptor.access());
+        let own =
+            self.endpoint.as_ref().filter(|own| own.owner_instance_id() == identity.owner_instance_id());
+        if let Some(endpoint) = own {
+            drop(state);
+            let mapping = endpoint.own_mapping(descriptor).map_err(ImportError::Own)?;
+            return Ok(Import { mapping, access, resolution: Resolution::Own });
+        }
+        let kind = descriptor.backend_kind();
+        let backend = self.backends.iter().find(|backend| backend.kind() == kind);
+        let unknown = ImportError::Resolve(ResolveError::NotResolvable { backend_kind: kind });
+        let backend = backend.ok_or(unknown)?;
+        loop {
+            if state.is_closed {
+                return Err(ImportError::Closed);
+            }
+            match state.table.find(descriptor) {
+                Lookup::Hit(_, Some(mapping)) => {
+                    let mapping = Arc::clone(mapping);
+                    state.counters.hits = state.counters.hits.wrapping_add(1);
+                    return Ok(Import { mapping, access, resolution: Resolution::AlreadyMapped });
+                }
+                // Another thread makes it: it tells when it is done.
+                Lookup::Hit(_, None) => {
+                    state = self.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+                Lookup::Conflict(fields) => return Err(ImportError::Conflict { identity, fields }),
+                Lookup::Vacant => break,
+            }
+        }
+        state.insert(descriptor)?;
+        drop(state);
+        // The lock is free meanwhile: the operating system may take its time.
+        let mapped = backend.map(descriptor).map(Arc::new);
+        let mut state = self.state();
+        let kept = mapped.as_ref().ok().map(Arc::clone);
+        match (kept, state.table.find_identity(identity)) {
+            (Some(mapping), Some(key)) => {
+                if let Some(slot) = state.table.get_mut(key) {
+                    *slot = Some(mapping);
+                }
+                state.counters.imports = state.counters.imports.wrapping_add(1);
+            }
+            // It was never handed out, so nobody uses it.
+            (_, _) => drop(state.table.remove(identity)),
+        }
+        drop(state);
+        self.settled.notify_all();
+        let mapping = mapped.map_err(ImportError::Resolve)?;
+        Ok(Import { mapping, access, resolution: Resolution::MappedNow })
+    }
+
+    /// Drops what was mapped for an identity. That nothing was is no error.
+    ///
+    /// # Errors
+    /// [`ImportError::ViewsAlive`], [`ImportError::Unmap`]; the mapping stays then.
+    pub fn release(&self, identity: Identity) -> Result<(), ImportError> {
+        let mut state = self.state();
+        let Some(key) = state.table.find_identity(identity) else { return Ok(()) };
+        match state.table.get_mut(key).map(take_unused) {
+            None | Some(Ok(())) => {
+                drop(state.table.remove(identity));
+                Ok(())
+            }
+            Some(Err(Kept::InUse { views })) => Err(ImportError::ViewsAlive { identity, views }),
+            Some(Err(Kept::Unmap(error))) => Err(ImportError::Unmap { identity, error }),
+        }
+    }
+
+    /// Drops every mapping that nobody uses, and says how many.
+    pub fn evict_unused(&self) -> u32 {
+        let mut state = self.state();
+        let mut evicted = 0_u32;
+        for _ in 0..state.table.len() {
+            if state.evict_one() {
+                evicted = evicted.saturating_add(1);
+            }
+        }
+        evicted
+    }
+
+    /// Drops every mapping, trying all. What could not be dropped is kept for another try. Nothing new is imported from now on.
+    ///
+    /// # Errors
+    /// [`CloseError`] with the first reason for which one was kept, and how many were.
+    pub fn close(&self) -> Result<(), CloseError> {
+        let mut state = self.state();
+        state.is_closed = true;
+        let closed = state.table.close(|descriptor, slot| {
+            let identity = descriptor.identity();
+            take_unused(slot).map_err(|kept| match kept {
+                Kept::InUse { views } => ImportError::ViewsAlive { identity, views },
+                Kept::Unmap(error) => ImportError::Unmap { identity, error },
+            })
+        });
+        closed.map_err(|error| CloseError { first: error.into(), kept: state.table.len() })
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let state = self.state();
+        Counters { live: state.table.len(), ..state.counters }
+    }
+
+    #[inline]
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every step on the table is whole, so a panic elsewhere leaves it as it should be.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Enters a descriptor whose mapping is still to be made; in a full table something that nobody uses makes room.
+    fn insert(&mut self, descriptor: &Descriptor) -> Result<(), ImportError> {
+        for _ in 0..=self.table.len() {
+            match self.table.insert(descriptor, None) {
+                Ok(_) => return Ok(()),
+                Err(InsertRefused { refusal: InsertRefusal::Full { .. }, .. }) if self.evict_some() => {}
+                Err(InsertRefused { refusal, .. }) => return Err(ImportError::Refused(refusal)),
+            }
+        }
+        Err(ImportError::Refused(InsertRefusal::Full { capacity: self.table.capacity() }))
+    }
+
+    /// Makes room for one, going through all in the order in which they came or were found in use.
+    fn evict_some(&mut self) -> bool {
+        (0..self.table.len()).any(|_| self.evict_one())
+    }
+
+    /// Drops the one that came first if nobody uses it, or puts it last. Says whether it was dropped.
+    fn evict_one(&mut self) -> bool {
+        let Some((descriptor, mut slot)) = self.table.evict() else { return false };
+        let dropped = take_unused(&mut slot).is_ok();
+        if dropped {
+            self.counters.evictions = self.counters.evictions.wrapping_add(1);
+        } else {
+            // Its place was free a moment ago.
+            drop(self.table.insert(&descriptor, slot));
+        }
+        dropped
+    }
+}
+
+/// Why a mapping was not dropped.
+enum Kept {
+    /// Somebody uses it, or makes it.
+    InUse {
+        /// How many do.
+        views: usize,
+    },
+    /// It did not unmap.
+    Unmap(OsError),
+}
+
+/// Unmaps a mapping that nobody uses, and else leaves it. The table is locked: nobody begins to use it meanwhile.
+fn take_unused(slot: &mut Slot) -> Result<(), Kept> {
+    let Some(mut mapping) = slot.take() else { return Err(Kept::InUse { views: 0 }) };
+    if Arc::get_mut(&mut mapping).is_none() {
+        let views = Arc::strong_count(&mapping).saturating_sub(1);
+        *slot = Some(mapping);
+        return Err(Kept::InUse { views });
+    }
+    match Arc::into_inner(mapping).map(Mapping::unmap) {
+        None | Some(Ok(())) => Ok(()),
+        Some(Err((mapping, error))) => {
+            *slot = Some(Arc::new(mapping));
+            Err(Kept::Unmap(error))
+        }
+    }
+}
+
+impl From<ViewsAlive> for ImportError {
+    fn from(ViewsAlive { identity, .. }: ViewsAlive) -> Self {
+        Self::ViewsAlive { identity, views: 1 }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the parent's side of workers answers when it cannot start them, hand a task to one, or wait any longer.
+
+use core::fmt;
+
+use bufabi_core::rights::RightsError;
+use bufabi_core::{ChipError, Code};
+
+use super::reply::WorkerId;
+use crate::owner::OwnError;
+use crate::sys::OsError;
+use crate::sys::process::{Ending, ForkError};
+
+/// Why a task was not handed to a worker; nothing has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SubmitError {
+    /// There is no such worker.
+    WorkerUnknown {
+        /// Which one.
+        worker: WorkerId,
+    },
+    /// It has a task that is not finished.
+    WorkerBusy {
+        /// The task that it has.
+        task: u64,
+    },
+    /// Its process has ended.
+    WorkerDied {
+        /// How.
+        ending: Ending,
+    },
+    /// More tensors or scalars than a task's arguments hold.
+    TooManyArguments(ChipError),
+    /// Tensors and tags are not equally many.
+    TagCount {
+        /// How many tensors.
+        tensors: usize,
+        /// How many tags.
+        tags: usize,
+    },
+    /// The owner does not grant what a tag needs.
+    Denied {
+        /// Which argument.
+        argument: usize,
+        /// Why.
+        error: RightsError,
+    },
+    /// The owner, which this process is, has it no longer, or otherwise than the argument claims.
+    Own {
+        /// Which argument.
+        argument: usize,
+        /// Why.
+        error: OwnError,
+    },
+    /// The worker could not be woken.
+    Os(OsError),
+    /// This process is a fork of the one that started the workers.
+    Forked {
+        /// The process that started them.
+        creator: u32,
+        /// This process.
+        here: u32,
+    },
+}
+
+/// Why there is no completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitError {
+    /// No worker has a task.
+    Idle,
+    /// The time came.
+    TimedOut {
+        /// Workers that have a task.
+        busy: usize,
+        /// One of them.
+        worker: WorkerId,
+        /// Its task.
+        task: u64,
+    },
+    /// The operating system refused to wait.
+    Os(OsError),
+    /// This process is a fork of the one that started the workers.
+    Forked {
+        /// The process that started them.
+        creator: u32,
+        /// This process.
+        here: u32,
+    },
+}
+
+/// Why workers were not started; those that were have been ended.
+pub type SpawnError = ForkError;
+
+impl SubmitError {
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::WorkerUnknown { .. } => Code::WorkerUnknown,
+            Self::WorkerBusy { .. } => Code::WorkerBusy,
+            Self::WorkerDied { .. } => Code::WorkerDied,
+            Self::TooManyArguments(error) => error.code(),
+            Self::TagCount { .. } => Code::TagUnknown,
+            Self::Denied { error, .. } => error.code(),
+            Self::Own { error, .. } => error.code(),
+            Self::Os(error) => error.code(),
+            Self::Forked { .. } => Code::Forked,
+        }
+    }
+}
+
+impl WaitError {
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::Idle => Code::WorkerIdle,
+            Self::TimedOut { .. } => Code::TimedOut,
+            Self::Os(error) => error.code(),
+            Self::Forked { .. } => Code::Forked,
+        }
+    }
+}
+
+impl fmt::Display for SubmitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::WorkerUnknown { worker: WorkerId(index) } => write!(f, "there is no worker number {index}"),
+            Self::WorkerBusy { task } => write!(f, "the worker has task {task}, which is not finished"),
+            Self::WorkerDied { ending } => write!(f, "the worker's process {ending}"),
+            Self::TooManyArguments(error) => error.fmt(f),
+            Self::TagCount { tensors, tags } => write!(f, "{tensors} tensors have {tags} tags: each has one"),
+            Self::Denied { argument, error } => write!(f, "argument {argument}: {error}"),
+            Self::Own { argument, error } => write!(f, "argument {argument}: {error}"),
+            Self::Os(error) => error.fmt(f),
+            Self::Forked { creator, here } => forked(creator, here, f),
+        }
+    }
+}
+
+impl fmt::Display for WaitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Idle => f.write_str("no worker has a task: there is nothing to wait for"),
+            Self::TimedOut { busy, worker: WorkerId(index), task } => {
+                write!(f, "{busy} workers did not finish in time, among them number {index} with task {task}")
+            }
+            Self::Os(error) => error.fmt(f),
+            Self::Forked { creator, here } => forked(creator, here, f),
+        }
+    }
+}
+
+fn forked(creator: u32, here: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "process {creator} started the workers, and process {here}, a fork of it, has none")
+}
+
+impl std::error::Error for SubmitError {}
+impl std::error::Error for WaitError {}

@@ -1,0 +1,56 @@
+//! Why a task failed, as it travels from the worker to its parent: a code for programs, and a text for people.
+
+use core::fmt;
+
+use bufabi_core::Code;
+
+use super::kernel::KernelError;
+use super::mailbox::MAX_TEXT;
+
+/// A failure that a worker reports. The text is cut off after 256 bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The frozen number, name and fault.
+    pub code: Code,
+    /// The argument that it is about, from 0.
+    pub argument: Option<usize>,
+    /// What happened, for a person.
+    pub text: String,
+}
+
+impl Failure {
+    pub(super) fn new(code: Code, argument: Option<usize>, what: &dyn fmt::Display) -> Self {
+        let mut text = what.to_string();
+        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        Self { code, argument, text }
+    }
+}
+
+impl From<KernelError> for Failure {
+    fn from(error: KernelError) -> Self {
+        Self::new(error.code(), error.operand(), &error)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.argument {
+            // A kernel's own errors name their operand.
+            Some(index) if !self.text.starts_with("operand ") => write!(f, "argument {index}: {}", self.text),
+            Some(_) | None => f.write_str(&self.text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_cut_off_between_characters() {
+        let failure = Failure::new(Code::Busy, None, &"é".repeat(200));
+        assert_eq!(failure.text.as_str(), "é".repeat(128));
+        let failure = Failure::new(Code::Busy, Some(3), &"short");
+        assert_eq!(failure.to_string(), "argument 3: short");
+    }
+}

@@ -1,0 +1,280 @@
+//! The memory between a worker and its parent: one request and one reply, each in cache lines that only one side writes.
+//!
+//! Either side spins for a while before it sleeps, and says so by a flag, so that the other one makes no system call while it
+//! spins. No message is slept through:
+//!
+//! - who posts stores the message, then its number (release), then passes a SeqCst fence, then looks at the other's flag, and
+//!   rings if it is set;
+//! - who waits sets the flag, then passes a SeqCst fence, then looks at the number (acquire), and sleeps only if it is the old one.
+//!
+//! Of two SeqCst fences one comes first. If the poster's does, whoever waits sees the number behind its own fence and does not
+//! sleep. If the waiter's does, the poster sees the flag and rings, and a doorbell that was rung before anybody sleeps on it
+//! wakes the next one who does. A flag that is seen too long costs one ring.
+//!
+//! Either side copies out what the other one wrote, once, checks the copy, and uses the copy.
+
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
+
+use bufabi_core::RawTensor;
+use bufabi_core::wire::blob::{ByteSource, RawBlobHeader};
+use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS};
+
+use crate::memory::Mapping;
+use crate::memory::mapping::OutOfRange;
+use crate::sys::OsError;
+
+/// Bytes of the largest blob: 256 tensors and 128 scalars.
+pub(super) const MAX_BLOB: usize = RawBlobHeader::SIZE
+    .saturating_add(RawTensor::SIZE.saturating_mul(MAX_TENSORS))
+    .saturating_add(size_of::<u64>().saturating_mul(MAX_SCALARS));
+
+/// Bytes of the text that says why a task failed.
+pub(super) const MAX_TEXT: usize = 256;
+
+/// What the parent writes.
+#[repr(C, align(128))]
+struct RequestLine {
+    sequence: AtomicU32,
+    /// The parent sleeps, or is about to.
+    is_parent_asleep: AtomicU32,
+    kind: AtomicU32,
+    kernel: AtomicU32,
+    task: AtomicU64,
+    member: AtomicU32,
+    blob_bytes: AtomicU32,
+}
+
+/// What the worker writes.
+#[repr(C, align(128))]
+struct ReplyLine {
+    sequence: AtomicU32,
+    /// The worker sleeps, or is about to.
+    is_worker_asleep: AtomicU32,
+    code: AtomicI32,
+    argument: AtomicU32,
+    task: AtomicU64,
+    bytes_copied: AtomicU64,
+    nanoseconds: AtomicU64,
+    resolution_count: AtomicU32,
+    text_bytes: AtomicU32,
+}
+
+/// The whole memory. All zero bits are an idle mailbox.
+#[repr(C)]
+struct Shared {
+    request: RequestLine,
+    reply: ReplyLine,
+    resolutions: [AtomicU64; MAX_TENSORS / 8],
+    text: [AtomicU64; MAX_TEXT / 8],
+    blob: [AtomicU64; MAX_BLOB / 8],
+}
+
+/// A request's fields, as they were copied out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    /// See [`RequestKind`].
+    pub(super) kind: u32,
+    /// Which kernel.
+    pub(super) kernel: u32,
+    /// The submitter's number for the task.
+    pub(super) task: u64,
+    /// Which member of its group, from 0.
+    pub(super) member: u32,
+    /// Bytes of the blob.
+    pub(super) blob_bytes: u32,
+}
+
+/// What a parent asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    /// Run a task.
+    Run,
+    /// Drop what was imported under the identity that the blob holds.
+    Release,
+    /// End.
+    Stop,
+}
+
+impl RequestKind {
+    pub(super) const fn to_wire(self) -> u32 {
+        match self {
+            Self::Run => 1,
+            Self::Release => 2,
+            Self::Stop => 3,
+        }
+    }
+
+    pub(super) const fn from_wire(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::Run),
+            2 => Some(Self::Release),
+            3 => Some(Self::Stop),
+            _ => None,
+        }
+    }
+}
+
+/// A reply's fields, as they were copied out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RawReply {
+    /// The number of an error, or 0.
+    pub(super) code: i32,
+    /// The argument that it is about; `u32::MAX` is none.
+    pub(super) argument: u32,
+    /// The task that it answers.
+    pub(super) task: u64,
+    /// Bytes that the worker copied to get at its arguments.
+    pub(super) bytes_copied: u64,
+    /// From seeing the request to replying.
+    pub(super) nanoseconds: u64,
+    /// Arguments whose resolution is told.
+    pub(super) resolution_count: u32,
+    /// Bytes of the text.
+    pub(super) text_bytes: u32,
+}
+
+/// One worker's mailbox: made before its fork, and at the same address in both processes.
+#[derive(Debug)]
+pub(super) struct Mailbox(Mapping);
+
+impl Mailbox {
+    pub(super) fn new() -> Result<Self, OsError> {
+        Mapping::inherited(size_of::<Shared>()).map(Self)
+    }
+
+    /// Once the worker is forked, the mailbox is nobody else's business.
+    pub(super) fn leave_out_of_forks(&self) -> Result<(), OsError> {
+        self.0.leave_out_of_forks()
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: the mapping is that large, starts at a page, lives as long as it is borrowed, and can be written; every
+        // field is atomic, for which any bytes are a value and any other writer is allowed.
+        unsafe { self.0.base().cast().as_ref() }
+    }
+
+    // The parent's side.
+
+    /// Posts the request that follows number `last`, its blob before it. Says whether the worker must be rung.
+    pub(super) fn post_request(&self, last: u32, request: &Request, blob: &[u8]) -> Result<bool, OutOfRange> {
+        let limit = OutOfRange { offset: 0, length: blob.len(), nbytes: MAX_BLOB };
+        if blob.len() > MAX_BLOB {
+            return Err(limit);
+        }
+        self.0.write(core::mem::offset_of!(Shared, blob), blob)?;
+        let Shared { request: line, reply, .. } = self.shared();
+        line.kind.store(request.kind, Ordering::Relaxed);
+        line.kernel.store(request.kernel, Ordering::Relaxed);
+        line.task.store(request.task, Ordering::Relaxed);
+        line.member.store(request.member, Ordering::Relaxed);
+        line.blob_bytes.store(request.blob_bytes, Ordering::Relaxed);
+        line.sequence.store(last.wrapping_add(1), Ordering::Release);
+        fence(Ordering::SeqCst);
+        Ok(reply.is_worker_asleep.load(Ordering::Relaxed) != 0)
+    }
+
+    /// The reply to request number `sequence`, if it is there.
+    #[inline]
+    pub(super) fn reply(&self, sequence: u32) -> Option<RawReply> {
+        let line = &self.shared().reply;
+        if line.sequence.load(Ordering::Acquire) != sequence {
+            return None;
+        }
+        Some(RawReply {
+            code: line.code.load(Ordering::Relaxed),
+            argument: line.argument.load(Ordering::Relaxed),
+            task: line.task.load(Ordering::Relaxed),
+            bytes_copied: line.bytes_copied.load(Ordering::Relaxed),
+            nanoseconds: line.nanoseconds.load(Ordering::Relaxed),
+            resolution_count: line.resolution_count.load(Ordering::Relaxed),
+            text_bytes: line.text_bytes.load(Ordering::Relaxed),
+        })
+    }
+
+    /// How each argument was resolved, for the first `out.len()` of them, at most 256.
+    pub(super) fn read_resolutions(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
+        self.0.read(core::mem::offset_of!(Shared, resolutions), out)
+    }
+
+    /// The first `out.len()` bytes, at most 256, of why the task failed.
+    pub(super) fn read_text(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
+        self.0.read(core::mem::offset_of!(Shared, text), out)
+    }
+
+    /// Says that the parent is about to sleep, or no longer does. Behind it comes a fence, and then a look at the reply.
+    pub(super) fn set_parent_asleep(&self, is_asleep: bool) {
+        self.shared().request.is_parent_asleep.store(u32::from(is_asleep), Ordering::Relaxed);
+    }
+
+    // The worker's side.
+
+    /// The number of the last request.
+    #[inline]
+    pub(super) fn request_sequence(&self) -> u32 {
+        self.shared().request.sequence.load(Ordering::Acquire)
+    }
+
+    /// The request whose number was seen.
+    pub(super) fn request(&self) -> Request {
+        let line = &self.shared().request;
+        Request {
+            kind: line.kind.load(Ordering::Relaxed),
+            kernel: line.kernel.load(Ordering::Relaxed),
+            task: line.task.load(Ordering::Relaxed),
+            member: line.member.load(Ordering::Relaxed),
+            blob_bytes: line.blob_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The request's blob, to be copied out.
+    pub(super) fn blob(&self, request: &Request) -> BlobSource<'_> {
+        let nbytes = usize::try_from(request.blob_bytes).unwrap_or(usize::MAX).min(MAX_BLOB);
+        BlobSource { mailbox: self, nbytes }
+    }
+
+    /// Posts the reply to request number `sequence`. Says whether the parent must be rung.
+    pub(super) fn post_reply(
+        &self,
+        sequence: u32,
+        reply: &RawReply,
+        resolutions: &[u8],
+        text: &[u8],
+    ) -> Result<bool, OutOfRange> {
+        self.0.write(core::mem::offset_of!(Shared, resolutions), resolutions)?;
+        self.0.write(core::mem::offset_of!(Shared, text), text)?;
+        let Shared { request, reply: line, .. } = self.shared();
+        line.code.store(reply.code, Ordering::Relaxed);
+        line.argument.store(reply.argument, Ordering::Relaxed);
+        line.task.store(reply.task, Ordering::Relaxed);
+        line.bytes_copied.store(reply.bytes_copied, Ordering::Relaxed);
+        line.nanoseconds.store(reply.nanoseconds, Ordering::Relaxed);
+        line.resolution_count.store(reply.resolution_count, Ordering::Relaxed);
+        line.text_bytes.store(reply.text_bytes, Ordering::Relaxed);
+        line.sequence.store(sequence, Ordering::Release);
+        fence(Ordering::SeqCst);
+        Ok(request.is_parent_asleep.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Says that the worker is about to sleep, or no longer does. Behind it comes a fence, and then a look at the number.
+    pub(super) fn set_worker_asleep(&self, is_asleep: bool) {
+        self.shared().reply.is_worker_asleep.store(u32::from(is_asleep), Ordering::Relaxed);
+    }
+}
+
+/// The blob in a mailbox, which the parent may write at any moment.
+pub(super) struct BlobSource<'a> {
+    mailbox: &'a Mailbox,
+    nbytes: usize,
+}
+
+impl ByteSource for BlobSource<'_> {
+    fn len(&self) -> usize {
+        self.nbytes
+    }
+
+    fn copy_out(&self, offset: usize, out: &mut [u8]) {
+        let start = core::mem::offset_of!(Shared, blob).saturating_add(offset);
+        // The trait lets bytes of a range that is not there stay as they are.
+        let _ = self.mailbox.0.read(start, out);
+    }
+}
