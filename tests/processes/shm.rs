@@ -1,0 +1,152 @@
+//! Shared memory across forks, threads and full file systems.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Barrier;
+use std::thread;
+
+use bufabi_core::wire::body::Body;
+use bufabi_core::{Access, Code, Descriptor};
+use bufabi_host::consumer::{Consumer, Resolution};
+use bufabi_host::owner::{Buffer, CreateError, Endpoint};
+use bufabi_host::shm::ShmError;
+use bufabi_host::sys::process::{Ending, fork};
+
+use crate::Case;
+use crate::support::{is_running, load, own_objects, shared_mappings, store, within_a_second};
+
+pub(crate) const CASES: &[Case] = &[
+    ("a_forks_drop_neither_unlinks_nor_unmaps", forks_drop),
+    ("a_fork_can_neither_make_nor_release_its_parents_buffers", fork_is_no_owner),
+    ("eight_threads_that_import_at_once_map_once", map_once),
+    ("a_full_file_system_is_its_own_error_and_leaves_nothing", full),
+    ("a_killed_owners_objects_are_swept_and_nobody_elses", swept),
+];
+
+fn path(descriptor: &Descriptor) -> String {
+    let Body::PosixShm { name } = descriptor.body() else { panic!("{descriptor:?}") };
+    format!("/dev/shm/{name}")
+}
+
+fn succeeds(child: impl FnOnce() -> i32) {
+    let child = fork(child).unwrap();
+    within_a_second("the fork's end", || !is_running(child.pid()));
+    assert_eq!(child.ended(), Ok(Some(Ending::Exited { status: 0 })));
+}
+
+fn forks_drop() {
+    let endpoint = Endpoint::new().unwrap();
+    let mut buffer = Some(endpoint.create_buffer(16, Access::ReadWrite).unwrap());
+    let path = buffer.as_ref().map(|buffer| path(&buffer.descriptor().unwrap())).unwrap();
+    store(buffer.as_ref().unwrap(), &[1, 2, 3, 4]);
+    let mappings = shared_mappings();
+    let taken = &mut buffer;
+    succeeds(|| {
+        drop(taken.take());
+        assert_eq!(shared_mappings(), mappings);
+        0
+    });
+    assert!(Path::new(&path).exists());
+    assert_eq!(load(buffer.as_ref().unwrap()), [1, 2, 3, 4]);
+    drop(buffer);
+    assert!(!Path::new(&path).exists());
+}
+
+fn fork_is_no_owner() {
+    let endpoint = Endpoint::new().unwrap();
+    let mut buffer: Buffer = endpoint.create_buffer(16, Access::ReadWrite).unwrap();
+    let (inner, owner) = (&mut buffer, &endpoint);
+    succeeds(|| {
+        assert_eq!(inner.release().unwrap_err().code(), Code::Forked);
+        assert_eq!(owner.create_buffer(1, Access::Read).unwrap_err().code(), Code::Forked);
+        0
+    });
+    assert_eq!(buffer.release(), Ok(()));
+}
+
+fn map_once() {
+    const THREADS: usize = 8;
+    let owner = Endpoint::new().unwrap();
+    let buffers: Vec<_> = (0..64).map(|_| owner.create_buffer(4096, Access::Read).unwrap()).collect();
+    let descriptors: Vec<_> = buffers.iter().map(|buffer| buffer.descriptor().unwrap()).collect();
+    let consumer = Consumer::new(None).unwrap();
+    let barrier = Barrier::new(THREADS);
+    let first = thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut first = 0;
+                    for descriptor in &descriptors {
+                        barrier.wait();
+                        let import = consumer.import(descriptor).unwrap();
+                        first += usize::from(import.resolution() == Resolution::MappedNow);
+                        assert_eq!(consumer.import(descriptor).unwrap().address(), import.address());
+                    }
+                    first
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+    });
+    let counters = consumer.counters();
+    assert_eq!((first, counters.live, counters.imports), (64, 64, 64));
+    assert_eq!(counters.hits, 64 * 15);
+    assert_eq!(consumer.close(), Ok(()));
+    // The owner's own are left.
+    assert_eq!(shared_mappings(), 64);
+}
+
+/// Runs this very case again, in a mount namespace of its own with a small file system of shared memory.
+fn full() {
+    const INSIDE: &str = "BUFABI_TEST_SMALL_SHM";
+    if std::env::var_os(INSIDE).is_none() {
+        let program = std::env::current_exe().unwrap();
+        let script = "mount -t tmpfs -o size=256k tmpfs /dev/shm && exec \"$0\"";
+        let unshare = ["--mount", "--map-root-user", "sh", "-c", script];
+        let status =
+            Command::new("unshare").args(unshare).arg(program).env(INSIDE, "1").stdin(Stdio::null()).status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let endpoint = Endpoint::new().unwrap();
+    let refused = endpoint.create_buffer(1 << 20, Access::ReadWrite).unwrap_err();
+    assert_eq!(refused, CreateError::Shm(ShmError::NoSpace { nbytes: 1 << 20 }));
+    assert_eq!(refused.code(), Code::NoSpace);
+    assert!(own_objects().is_empty());
+    let half = endpoint.create_buffer(1 << 17, Access::ReadWrite).unwrap();
+    assert_eq!(endpoint.create_buffer(1 << 18, Access::ReadWrite).unwrap_err().code(), Code::NoSpace);
+    assert_eq!(own_objects().len(), 1);
+    store(&half, &[1; 1 << 15]);
+}
+
+fn swept() {
+    let endpoint = Endpoint::new().unwrap();
+    let kept = endpoint.create_buffer(16, Access::ReadWrite).unwrap();
+    let owner = fork(|| {
+        let endpoint = Endpoint::new().unwrap();
+        let buffer = endpoint.create_buffer(16, Access::ReadWrite).unwrap();
+        store(&kept, &[1]);
+        loop {
+            thread::sleep(std::time::Duration::from_secs(3600));
+            assert!(buffer.mapping().is_some());
+        }
+    })
+    .unwrap();
+    within_a_second("the owner's start", || load::<1>(&kept) == [1]);
+    let of = |pid: i32| {
+        let entries = bufabi_host::shm::sweep::entries().unwrap();
+        entries
+            .into_iter()
+            .filter(move |entry| entry.name.maker.pid == pid.unsigned_abs())
+            .collect::<Vec<_>>()
+    };
+    let [alive] = of(owner.pid())[..] else { panic!("one object was expected") };
+    assert_eq!(alive.sweep(), Ok(false));
+    owner.send(9).unwrap();
+    within_a_second("the owner's end", || !is_running(owner.pid()));
+    let [orphan] = of(owner.pid())[..] else { panic!("one object was expected") };
+    assert_eq!(orphan.sweep(), Ok(true));
+    assert!(of(owner.pid()).is_empty());
+    assert_eq!(own_objects().len(), 1);
+    assert_eq!(owner.ended(), Ok(Some(Ending::Killed { signal: 9 })));
+}
