@@ -40,6 +40,14 @@
 #define BUFABI_STATUS_TAG 80 /* fault of: caller */
 #define BUFABI_STATUS_DENIED 81 /* fault of: caller */
 #define BUFABI_STATUS_BUFFER_TOO_SMALL 96 /* fault of: caller */
+#define BUFABI_STATUS_TENSOR_AFTER_SCALAR 112 /* fault of: caller */
+#define BUFABI_STATUS_ARGUMENTS_FULL 113 /* fault of: capacity */
+#define BUFABI_STATUS_NO_SUCH_TENSOR 114 /* fault of: caller */
+#define BUFABI_STATUS_TAG_COUNT 115 /* fault of: caller */
+#define BUFABI_STATUS_TOO_MANY_TENSORS 116 /* fault of: caller */
+#define BUFABI_STATUS_TOO_MANY_SCALARS 117 /* fault of: caller */
+#define BUFABI_STATUS_ARGUMENT_CLASH 118 /* fault of: caller */
+#define BUFABI_STATUS_ARGUMENTS_TOO_COMPLEX 119 /* fault of: capacity */
 #define BUFABI_STATUS_OTHER_OWNER 144 /* fault of: caller */
 #define BUFABI_STATUS_NEVER_EXISTED 145 /* fault of: caller */
 #define BUFABI_STATUS_STALE 146 /* fault of: caller */

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             }
         }
     }
-    println!("\ntest result: {passed} passed; {failed} failed");
+    println!("\ntest result: {passed} passed; {failed} failed;");
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
