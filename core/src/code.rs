@@ -5,7 +5,7 @@ use core::fmt;
 /// Whose fault an error is: where a person looks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Nobody's: success.
+    /// Nobody's: success, or an ordinary answer.
     Nobody,
     /// Whoever made the bytes: they break a rule of the wire, or claim what is not so.
     Sender,
@@ -304,6 +304,72 @@ codes! {
     304 SpaceFull "space_full" Capacity;
     /// Nothing that is live starts at that address.
     305 NotAllocated "not_allocated" Caller;
+
+    // Regions.
+    /// Other scalars than a region's.
+    320 RegionMagic "region_magic" Sender;
+    /// A region's major version that is not spoken here.
+    321 RegionMajor "region_major" Sender;
+    /// Region id 0.
+    322 RegionId "region_id" Sender;
+    /// A region's payload has no bytes, or passes the last address.
+    323 RegionPayload "region_payload" Sender;
+    /// A region's counters are not whole ones on a line of their own.
+    324 RegionCounter "region_counter" Sender;
+    /// A region's two parts share bytes.
+    325 RegionOverlap "region_overlap" Sender;
+    /// Two descriptors are not the parts of one region.
+    326 RegionParts "region_parts" Sender;
+    /// Bytes or a counter that the region, or the reservation in it, does not have.
+    327 RegionRange "region_range" Caller;
+    /// A region's memory could not be reached.
+    328 RegionAccess "region_access" Machine;
+
+    // The message queue.
+    /// Other scalars than a queue's.
+    329 QueueMagic "queue_magic" Sender;
+    /// A queue's major version that is not spoken here.
+    330 QueueMajor "queue_major" Sender;
+    /// A depth that is no power of two, or more than 2^30.
+    331 QueueDepth "queue_depth" Sender;
+    /// An arena that is no positive multiple of 64 bytes.
+    332 QueueArena "queue_arena" Sender;
+    /// Another number of bytes than the layout takes.
+    333 QueueSize "queue_size" Sender;
+    /// A window or marks that do not go with the depth.
+    334 QueueStorage "queue_storage" Caller;
+    /// The memory writes back lines that both sides write.
+    335 QueueLine "queue_line" Caller;
+    /// A message of more bytes than its arena.
+    336 MessageTooLarge "message_too_large" Caller;
+    /// Every slot holds a message that was not given back.
+    337 RingFull "ring_full" Capacity;
+    /// The arena has no room in one piece.
+    338 ArenaFull "arena_full" Capacity;
+    /// No message is there.
+    339 QueueEmpty "queue_empty" Nobody;
+    /// Nothing comes after STOP.
+    340 QueueStopped "queue_stopped" Caller;
+    /// A reservation is open.
+    341 QueueReserved "queue_reserved" Caller;
+    /// As many messages are held as the window takes.
+    342 WindowFull "window_full" Capacity;
+    /// The other side gave up.
+    343 QueuePeerAborted "queue_peer_aborted" Sender;
+    /// This side gave up.
+    344 QueueAborted "queue_aborted" Caller;
+    /// A slot's sequence does not follow.
+    345 QueueSequence "queue_sequence" Sender;
+    /// A slot's opcode does not exist.
+    346 QueueOpcode "queue_opcode" Sender;
+    /// A message lies outside its arena.
+    347 QueuePlace "queue_place" Sender;
+    /// STOP is an output, has bytes, or is not the last.
+    348 QueueStop "queue_stop" Sender;
+    /// The other side's count went where it cannot.
+    349 QueueCount "queue_count" Sender;
+    /// A message or a reservation that is not current.
+    350 QueueHandle "queue_handle" Caller;
 }
 
 impl fmt::Display for Code {
