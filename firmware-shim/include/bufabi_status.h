@@ -101,5 +101,36 @@
 #define BUFABI_STATUS_LENGTH 259 /* fault of: caller */
 #define BUFABI_STATUS_SPACE_FULL 304 /* fault of: capacity */
 #define BUFABI_STATUS_NOT_ALLOCATED 305 /* fault of: caller */
+#define BUFABI_STATUS_REGION_MAGIC 320 /* fault of: sender */
+#define BUFABI_STATUS_REGION_MAJOR 321 /* fault of: sender */
+#define BUFABI_STATUS_REGION_ID 322 /* fault of: sender */
+#define BUFABI_STATUS_REGION_PAYLOAD 323 /* fault of: sender */
+#define BUFABI_STATUS_REGION_COUNTER 324 /* fault of: sender */
+#define BUFABI_STATUS_REGION_OVERLAP 325 /* fault of: sender */
+#define BUFABI_STATUS_REGION_PARTS 326 /* fault of: sender */
+#define BUFABI_STATUS_REGION_RANGE 327 /* fault of: caller */
+#define BUFABI_STATUS_REGION_ACCESS 328 /* fault of: machine */
+#define BUFABI_STATUS_QUEUE_MAGIC 329 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_MAJOR 330 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_DEPTH 331 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_ARENA 332 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_SIZE 333 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_STORAGE 334 /* fault of: caller */
+#define BUFABI_STATUS_QUEUE_LINE 335 /* fault of: caller */
+#define BUFABI_STATUS_MESSAGE_TOO_LARGE 336 /* fault of: caller */
+#define BUFABI_STATUS_RING_FULL 337 /* fault of: capacity */
+#define BUFABI_STATUS_ARENA_FULL 338 /* fault of: capacity */
+#define BUFABI_STATUS_QUEUE_EMPTY 339 /* fault of: nobody */
+#define BUFABI_STATUS_QUEUE_STOPPED 340 /* fault of: caller */
+#define BUFABI_STATUS_QUEUE_RESERVED 341 /* fault of: caller */
+#define BUFABI_STATUS_WINDOW_FULL 342 /* fault of: capacity */
+#define BUFABI_STATUS_QUEUE_PEER_ABORTED 343 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_ABORTED 344 /* fault of: caller */
+#define BUFABI_STATUS_QUEUE_SEQUENCE 345 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_OPCODE 346 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_PLACE 347 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_STOP 348 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_COUNT 349 /* fault of: sender */
+#define BUFABI_STATUS_QUEUE_HANDLE 350 /* fault of: caller */
 
 #endif /* BUFABI_STATUS_H */
