@@ -299,6 +299,54 @@ codes! {
     /// A length passes the end of the address space, or what one object can have.
     259 Length "length" Caller;
 
+    // The host: VMM drivers.
+    /// The owner's process or its broker is gone.
+    272 VmmOwnerGone "vmm_owner_gone" Machine;
+    /// No export has that handle, or it was revoked.
+    273 VmmHandleUnknown "vmm_handle_unknown" Sender;
+    /// The owner does not let this process import the handle.
+    274 VmmNotPermitted "vmm_not_permitted" Caller;
+    /// The handle is the importer's own: it has the mapping already.
+    275 VmmOwnHandle "vmm_own_handle" Caller;
+    /// Identity, size or right differ between a descriptor and what its owner exports.
+    276 VmmMismatch "vmm_mismatch" Sender;
+    /// The driver does not support it here.
+    277 VmmNotSupported "vmm_not_supported" Machine;
+    /// A call of the driver failed with a number of the driver's.
+    278 VmmDriverCall "vmm_driver_call" Machine;
+    /// The driver's library cannot be loaded.
+    279 VmmLibraryMissing "vmm_library_missing" Machine;
+    /// The driver's library lacks a function.
+    280 VmmSymbolMissing "vmm_symbol_missing" Machine;
+    /// The driver gave handle 0, which the wire forbids.
+    281 VmmHandleZero "vmm_handle_zero" Machine;
+    /// Another user than expected serves the owner's address.
+    282 VmmBrokerForeign "vmm_broker_foreign" Sender;
+    /// The broker's answer keeps to no form.
+    283 VmmReplyBroken "vmm_reply_broken" Sender;
+    /// The broker sent no file descriptor with its consent.
+    284 VmmFileMissing "vmm_file_missing" Sender;
+    /// The broker's file could still shrink, or is no memory at all.
+    285 VmmNotSealed "vmm_not_sealed" Sender;
+    /// The descriptor names another backend than VMM_SHAREABLE.
+    286 VmmNotShareable "vmm_not_shareable" Caller;
+    /// As many handles are exported as the driver keeps.
+    287 VmmExportsFull "vmm_exports_full" Capacity;
+    /// The memory is exported already.
+    288 VmmExportedAlready "vmm_exported_already" Caller;
+    /// An access that the owner does not grant.
+    289 VmmDenied "vmm_denied" Caller;
+    /// A range that does not lie within the memory.
+    290 VmmOutOfRange "vmm_out_of_range" Caller;
+    /// The device has another number than can be one.
+    291 VmmDeviceUnknown "vmm_device_unknown" Sender;
+    /// An identity that is imported came again with another descriptor.
+    292 VmmDescriptorDiffers "vmm_descriptor_differs" Sender;
+    /// Calls in an order that the driver forbids.
+    293 VmmOrder "vmm_order" Caller;
+    /// Somebody listens at the address of an endpoint's broker already.
+    294 VmmAddressTaken "vmm_address_taken" Machine;
+
     // Memory given out of a heap or of a device.
     /// No free piece is long enough.
     304 SpaceFull "space_full" Capacity;
