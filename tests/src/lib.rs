@@ -1,9 +1,5 @@
-//! What the suites share: where the vectors are and how their hex is read, regions in memory, clocks.
+//! What the suites share: where the vectors are, and how their hex is read.
 #![forbid(unsafe_code)]
-
-pub mod clock;
-pub mod memory;
-pub mod random;
 
 use std::path::{Path, PathBuf};
 

@@ -1,10 +1,11 @@
 //! The arithmetic of each element type: what it widens to, and how it comes back.
 
 use half::{bf16, f16};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use crate::memory::lines::Bits;
 
 /// An element that moves by its bits: the lowest of a scalar are its value.
-pub(super) trait Element: Copy + Default + FromBytes + IntoBytes + Immutable {
+pub(super) trait Element: Bits {
     /// The value in a scalar's lowest bits.
     fn from_scalar(bits: u64) -> Self;
 }

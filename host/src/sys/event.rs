@@ -77,22 +77,6 @@ impl Watch {
         self.add(process, libc::EPOLLIN, token)
     }
 
-    /// Watches a socket. That it can be read is reported again and again as long as it is so.
-    ///
-    /// # Errors
-    /// [`OsError`]: ENOSPC past the user's limit of watches, ENOMEM.
-    pub fn add_socket(&self, socket: BorrowedFd<'_>, token: u64) -> Result<(), OsError> {
-        self.add(socket, libc::EPOLLIN, token)
-    }
-
-    /// Watches all that another watch does, as long as anything there has happened that it has not told of.
-    ///
-    /// # Errors
-    /// [`OsError`]: ENOSPC past the user's limit of watches, ENOMEM, ELOOP.
-    pub fn add_watch(&self, watch: BorrowedFd<'_>, token: u64) -> Result<(), OsError> {
-        self.add(watch, libc::EPOLLIN, token)
-    }
-
     fn add(&self, fd: BorrowedFd<'_>, events: i32, token: u64) -> Result<(), OsError> {
         let mut event = libc::epoll_event { events: events.cast_unsigned(), u64: token };
         let control = libc::EPOLL_CTL_ADD;
@@ -133,13 +117,6 @@ impl Watch {
             happened(event.u64);
         }
         Ok(count > 0)
-    }
-}
-
-impl AsFd for Watch {
-    /// What another event loop can wait for: it can be read when something happened.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
     }
 }
 

@@ -9,6 +9,7 @@
 mod check;
 mod inspect;
 mod layout;
+mod run;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use std::process::{Command, Stdio};
 /// What a run of the program gave.
 #[derive(Debug)]
 struct Ran {
+    pid: u32,
     status: i32,
     out: String,
     complaint: String,
@@ -31,6 +33,7 @@ fn bufabi_with(arguments: &[&str], input: &[u8]) -> Ran {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let pid = child.id();
     let mut stdin = child.stdin.take().unwrap();
     let output = std::thread::scope(|scope| {
         // The program may end before it has read everything.
@@ -38,6 +41,7 @@ fn bufabi_with(arguments: &[&str], input: &[u8]) -> Ran {
         child.wait_with_output().unwrap()
     });
     Ran {
+        pid,
         status: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
         complaint: String::from_utf8(output.stderr).unwrap(),
@@ -71,7 +75,7 @@ fn wrong_usage_is_exit_status_2_and_help_has_examples() {
     assert_eq!(bufabi(&[]).status, 2);
     assert_eq!(bufabi(&["nothing"]).status, 2);
     assert_eq!(bufabi(&["check", "nothing"]).status, 2);
-    for command in ["inspect", "check", "layout"] {
+    for command in ["run", "inspect", "check", "layout"] {
         let help = bufabi(&[command, "--help"]);
         assert_eq!(help.status, 0);
         assert!(help.out.contains("Examples:\n  "), "{command}: {}", help.out);

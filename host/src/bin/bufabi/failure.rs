@@ -1,6 +1,7 @@
 //! How a command ends when it does not end well: a line for a person, and an exit status for a script.
 
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// The exit status of a command that failed.
@@ -28,6 +29,8 @@ impl Status {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
     status: Status,
+    /// Where in the input it is, from the outside in: `tasks[2].args[1]`.
+    place: String,
     /// What to tell; `None` when nobody listens or all has been told.
     message: Option<String>,
 }
@@ -35,24 +38,39 @@ pub(crate) struct Failure {
 impl Failure {
     /// Something in the input breaks a rule.
     pub(crate) fn broken(message: impl Into<String>) -> Self {
-        Self { status: Status::Broken, message: Some(message.into()) }
+        Self { status: Status::Broken, place: String::new(), message: Some(message.into()) }
     }
 
     /// The input could not be understood at all.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { status: Status::Usage, message: Some(message.into()) }
+        Self { status: Status::Usage, place: String::new(), message: Some(message.into()) }
     }
 
     /// The machine failed.
     pub(crate) fn machine(message: impl Into<String>) -> Self {
-        Self { status: Status::Machine, message: Some(message.into()) }
+        Self { status: Status::Machine, place: String::new(), message: Some(message.into()) }
+    }
+
+    /// The same, within the field or entry `place`.
+    pub(crate) fn at(mut self, place: &str) -> Self {
+        let dot = if self.place.is_empty() { "" } else { "." };
+        self.place = format!("{place}{dot}{}", self.place);
+        self
+    }
+
+    /// The same, with the file in front of the place in it.
+    pub(crate) fn in_file(mut self, path: &Path) -> Self {
+        let colon = if self.place.is_empty() { "" } else { ": " };
+        let place = std::mem::take(&mut self.place);
+        self.message = self.message.map(|message| format!("{}: {place}{colon}{message}", path.display()));
+        self
     }
 
     /// Standard output could not be written. That its reader has gone needs no words.
     #[expect(clippy::needless_pass_by_value, reason = "the signature of `map_err`")]
     pub(crate) fn output(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { status: Status::Machine, message: None };
+            return Self { status: Status::Machine, place: String::new(), message: None };
         }
         Self::machine(format!("standard output: {error}"))
     }
@@ -60,7 +78,9 @@ impl Failure {
     /// Tells standard error and gives the exit status.
     pub(crate) fn report(self) -> ExitCode {
         if let Some(message) = self.message {
-            eprintln!("bufabi: {message}");
+            let Self { place, .. } = self;
+            let colon = if place.is_empty() { "" } else { ": " };
+            eprintln!("bufabi: {place}{colon}{message}");
         }
         ExitCode::from(self.status.number())
     }

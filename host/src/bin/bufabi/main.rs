@@ -2,8 +2,11 @@
 
 mod check;
 mod failure;
+mod graph;
 mod inspect;
 mod layout;
+mod npy;
+mod run;
 
 use std::process::ExitCode;
 
@@ -23,6 +26,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(run::Run),
     Inspect(inspect::Inspect),
     Check(check::Check),
     Layout(layout::Layout),
@@ -30,6 +34,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
+        Command::Run(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Layout(command) => command.run(),

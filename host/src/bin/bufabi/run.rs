@@ -1,0 +1,156 @@
+//! `bufabi run`: the buffers, worker processes and tasks of a graph file, for real.
+
+mod interrupt;
+mod outputs;
+mod report;
+mod schedule;
+
+use std::io::{self, Read, Write, stdout};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bufabi_core::wire::backend::BackendKind;
+use bufabi_host::kernels::StandardKernels;
+use bufabi_host::owner::{Buffer, Endpoint};
+use bufabi_host::worker::{self, WaitPolicy, WorkerSpec, Workers};
+use clap::Args;
+
+use crate::failure::Failure;
+use crate::graph::{self, Graph, Purpose, WorkerKind};
+use crate::npy::Array;
+use interrupt::Interrupt;
+use report::Report;
+
+/// How long workers that have nothing to do may take to end.
+const STOP_LIMIT: Duration = Duration::from_secs(1);
+
+/// Runs a task graph: makes its buffers, starts its worker processes, runs its tasks, writes its outputs, and tells who mapped
+/// what.
+///
+/// Each task starts as soon as those that it waits for are done and its worker is free.
+#[derive(Args)]
+#[command(
+    after_help = "Exit status: 1 when an output differs from what was expected, or a rule, a right or a range is broken;
+2 when a file cannot be read or a name is unknown; 3 when the machine or a worker process failed.
+
+Examples:
+  bufabi run examples/gram.json
+  bufabi run examples/gram.json --json | jq '.tasks[].args[].identity'"
+)]
+pub(crate) struct Run {
+    /// The graph file.
+    graph: PathBuf,
+    /// One JSON object instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Seconds to wait at most for the next task to finish.
+    #[arg(long, default_value_t = 600, value_name = "SECONDS")]
+    timeout: u64,
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let start = Instant::now();
+        let graph = Graph::load(&self.graph, Purpose::Run)?;
+        refuse_unknown_kinds(&graph).map_err(|failure| failure.in_file(&self.graph))?;
+        let interrupt = Interrupt::on_signals()?;
+
+        // The workers first: they inherit nothing that they do not need.
+        let endpoint = Endpoint::new().map_err(machine)?;
+        let specs: Vec<WorkerSpec> = graph.workers.iter().map(spec).collect();
+        let mut workers =
+            Workers::spawn(&endpoint, &specs, &StandardKernels, WaitPolicy::default()).map_err(machine)?;
+        let mut buffers = Vec::new();
+        for (index, buffer) in graph.buffers.iter().enumerate() {
+            let made = make(&endpoint, buffer, &interrupt);
+            buffers
+                .push(made.map_err(|failure| failure.at(&format!("buffers[{index}]")).in_file(&self.graph))?);
+        }
+        let limit = Duration::from_secs(self.timeout);
+        let finished = schedule::run(&graph, &mut workers, &buffers, &interrupt, limit)?;
+        let mut report = Report::new(&graph, &workers, &buffers, finished);
+        workers.stop(deadline(STOP_LIMIT));
+
+        for (index, output) in graph.outputs.iter().enumerate() {
+            interrupt.check()?;
+            let outcome = outputs::finish(output, &buffers)
+                .map_err(|failure| failure.at(&format!("outputs[{index}]")).in_file(&self.graph))?;
+            report.add_output(output, outcome);
+        }
+        for mut buffer in buffers {
+            buffer.release().map_err(machine)?;
+        }
+        report.finish(start.elapsed());
+        let mut out = io::BufWriter::new(stdout().lock());
+        if self.json { report.write_json(&mut out) } else { report.write_text(&mut out) }
+            .and_then(|()| out.flush())
+            .map_err(Failure::output)?;
+        report.difference().map_or(Ok(()), |difference| Err(Failure::broken(difference).in_file(&self.graph)))
+    }
+}
+
+/// The moment so long from now.
+fn deadline(after: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(after).unwrap_or(now)
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the signature of `map_err`")]
+fn machine(error: impl ToString) -> Failure {
+    Failure::machine(error.to_string())
+}
+
+/// What this program's processes cannot do is refused before anything is made.
+fn refuse_unknown_kinds(graph: &Graph) -> Result<(), Failure> {
+    for (index, buffer) in graph.buffers.iter().enumerate() {
+        if buffer.backend != BackendKind::PosixShm {
+            let name = buffer.backend.name().to_ascii_lowercase();
+            let message = format!("run makes no {name} buffers");
+            return Err(Failure::usage(message).at(&format!("buffers[{index}].backend")));
+        }
+    }
+    match graph.workers.iter().find(|worker| worker.kind == WorkerKind::Host) {
+        Some(host) => {
+            let message = format!("run starts no host workers, and {} is one", host.path);
+            Err(Failure::usage(message).at("workers"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn spec(worker: &graph::Worker) -> WorkerSpec {
+    let kind = match worker.kind {
+        WorkerKind::Chip => worker::WorkerKind::Chip,
+        WorkerKind::Sub | WorkerKind::Host => worker::WorkerKind::Sub,
+    };
+    WorkerSpec { name: worker.path.clone(), kind }
+}
+
+/// Makes a buffer and fills it with its array.
+fn make(endpoint: &Endpoint, entry: &graph::Buffer, interrupt: &Interrupt) -> Result<Buffer, Failure> {
+    let buffer = endpoint.create_buffer(entry.nbytes, entry.access).map_err(machine)?;
+    let Some(path) = &entry.npy else { return Ok(buffer) };
+    let unreadable = |error: io::Error| Failure::usage(format!("{}: {error}", path.display())).at("npy");
+    let mut data = Array::open(path).and_then(Array::into_data).map_err(unreadable)?;
+    let mapping = buffer.mapping().ok_or_else(|| Failure::machine("the buffer is gone"))?;
+    let mut piece = vec![0; 1 << 18];
+    let mut offset = 0_usize;
+    loop {
+        interrupt.check()?;
+        match data.read(&mut piece).map_err(unreadable)? {
+            0 => break,
+            count => {
+                let bytes = piece.get(..count).unwrap_or_default();
+                // The array may have grown since its size was taken; the file is not followed then.
+                mapping.write(offset, bytes).map_err(machine)?;
+                offset = offset.saturating_add(count);
+            }
+        }
+    }
+    if u64::try_from(offset) == Ok(entry.nbytes) {
+        Ok(buffer)
+    } else {
+        let message = format!("{} bytes were promised, {offset} came", entry.nbytes);
+        Err(Failure::usage(format!("{}: {message}", path.display())).at("npy"))
+    }
+}

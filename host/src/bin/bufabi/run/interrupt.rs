@@ -1,0 +1,31 @@
+//! A signal that asks the program to end: it ends as it does after any failure, and leaves nothing behind.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::failure::Failure;
+
+/// Set by the first signal. A second one ends the program at once.
+pub(super) struct Interrupt(Arc<AtomicBool>);
+
+impl Interrupt {
+    /// From now on SIGINT, SIGTERM and SIGHUP are taken note of.
+    pub(super) fn on_signals() -> Result<Self, Failure> {
+        let flag = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // In this order: the first signal finds the flag clear, and sets it.
+            flag::register_conditional_default(signal, Arc::clone(&flag))
+                .and_then(|_| flag::register(signal, Arc::clone(&flag)))
+                .map_err(|error| Failure::machine(format!("signal {signal}: {error}")))?;
+        }
+        Ok(Self(flag))
+    }
+
+    /// Fails once a signal came.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        if self.0.load(Ordering::Relaxed) { Err(Failure::machine("interrupted")) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,160 @@
+//! Outputs of a run: written whole or not at all, and compared bit for bit.
+
+use std::io::{self, Read};
+
+use bufabi_core::DType;
+use bufabi_host::memory::lines::read_in_order;
+use bufabi_host::owner::Buffer;
+
+use crate::failure::Failure;
+use crate::graph::Output;
+use crate::npy::{self, Array};
+
+/// How an output compares to what was expected.
+pub(super) enum Outcome {
+    /// Nothing was expected.
+    Written,
+    /// Every bit is as expected.
+    Equal,
+    /// It differs.
+    Differs(String),
+}
+
+/// Writes an output, and then compares it.
+pub(super) fn finish(output: &Output, buffers: &[Buffer]) -> Result<Outcome, Failure> {
+    let gone = || Failure::machine("the buffer is gone");
+    let buffer = buffers.get(output.buffer).ok_or_else(gone)?;
+    let operand = buffer.mapping().ok_or_else(gone)?.operand(output.view);
+    let operand = operand.map_err(|error| Failure::broken(error.to_string()))?;
+    let (dtype, shape) = (output.view.dtype(), output.view.shapes());
+    if let Some(path) = &output.npy {
+        let written =
+            npy::write(path, dtype, shape, |out| read_in_order(&operand, |bytes| out.write_all(bytes)));
+        written.map_err(|error| {
+            let message = format!("{}: {error}", path.display());
+            let is_path = matches!(
+                error.kind(),
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::IsADirectory
+                    | io::ErrorKind::NotADirectory
+            );
+            let failure = if is_path { Failure::usage(message) } else { Failure::machine(message) };
+            failure.at("npy")
+        })?;
+    }
+    let Some(path) = &output.expect else { return Ok(Outcome::Written) };
+    let unreadable = |error: io::Error| Failure::usage(format!("{}: {error}", path.display())).at("expect");
+    let expected = Array::open(path).map_err(unreadable)?;
+    if let Some(difference) = other_kind(&expected, dtype, shape) {
+        return Ok(Outcome::Differs(format!("{} is {difference}", path.display())));
+    }
+    let mut comparison = Comparison::new(expected.into_data().map_err(unreadable)?, dtype);
+    read_in_order(&operand, |bytes| comparison.add(bytes)).map_err(unreadable)?;
+    Ok(match comparison.first {
+        None => Outcome::Equal,
+        Some(first) => {
+            let place = index_of(first.element, shape);
+            let Comparison { elements, differing, .. } = comparison;
+            Outcome::Differs(format!(
+                "{differing} of {elements} elements differ from {}, {place:?} first: {:#x}, expected {:#x}",
+                path.display(),
+                first.found,
+                first.expected
+            ))
+        }
+    })
+}
+
+/// What an array is, if it is of another type or shape.
+fn other_kind(expected: &Array, dtype: DType, shape: &[u32]) -> Option<String> {
+    let shape: Vec<u64> = shape.iter().copied().map(u64::from).collect();
+    let same = expected.holds(dtype) && expected.shape() == shape;
+    (!same).then(|| format!("{} {:?}, the output is {dtype} {shape:?}", expected.element(), expected.shape()))
+}
+
+/// The first element that differs.
+struct Difference {
+    element: u64,
+    found: u64,
+    expected: u64,
+}
+
+/// Elements compared to those of an array, in order.
+struct Comparison<R> {
+    expected: R,
+    piece: Vec<u8>,
+    /// Bytes of an element.
+    size: usize,
+    elements: u64,
+    differing: u64,
+    first: Option<Difference>,
+}
+
+impl<R: Read> Comparison<R> {
+    fn new(expected: R, dtype: DType) -> Self {
+        let size = usize::try_from(dtype.size()).unwrap_or(1);
+        Self { expected, piece: Vec::new(), size, elements: 0, differing: 0, first: None }
+    }
+
+    /// Compares the next elements.
+    fn add(&mut self, found: &[u8]) -> io::Result<()> {
+        self.piece.resize(found.len(), 0);
+        self.expected.read_exact(&mut self.piece)?;
+        let pairs = found.chunks(self.size).zip(self.piece.chunks(self.size));
+        for (found, expected) in pairs {
+            if found != expected {
+                self.differing = self.differing.saturating_add(1);
+                self.first.get_or_insert_with(|| Difference {
+                    element: self.elements,
+                    found: bits(found),
+                    expected: bits(expected),
+                });
+            }
+            self.elements = self.elements.saturating_add(1);
+        }
+        Ok(())
+    }
+}
+
+/// The bits of an element.
+fn bits(element: &[u8]) -> u64 {
+    let mut wide = [0; 8];
+    wide.iter_mut().zip(element).for_each(|(wide, byte)| *wide = *byte);
+    u64::from_le_bytes(wide)
+}
+
+/// The index of an element by its place in order.
+fn index_of(mut element: u64, shape: &[u32]) -> Vec<u64> {
+    let mut index = Vec::new();
+    for &count in shape.iter().rev() {
+        let count = u64::from(count);
+        index.push(element.checked_rem(count).unwrap_or(0));
+        element = element.checked_div(count).unwrap_or(0);
+    }
+    index.reverse();
+    index
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_difference_is_told_by_its_index() {
+        let expected: Vec<u8> = (0..12).collect();
+        let mut comparison = Comparison::new(expected.as_slice(), DType::Int16);
+        comparison.add(&[0, 1, 2, 3]).unwrap();
+        comparison.add(&[4, 5, 6, 9, 8, 8, 10, 11]).unwrap();
+        assert_eq!((comparison.elements, comparison.differing), (6, 2));
+        let first = comparison.first.unwrap();
+        assert_eq!((first.element, first.found, first.expected), (3, 0x0906, 0x0706));
+        assert_eq!(index_of(3, &[2, 3]), [1, 0]);
+        assert_eq!(index_of(5, &[2, 3]), [1, 2]);
+        assert!(comparison_fails_when_bytes_run_out());
+    }
+
+    fn comparison_fails_when_bytes_run_out() -> bool {
+        Comparison::new(&[1_u8][..], DType::Int16).add(&[1, 2]).is_err()
+    }
+}

@@ -1,0 +1,297 @@
+//! What a run tells when it is over: buffers and who mapped them, tasks and how they got at their arguments, outputs.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use bufabi_host::consumer::Resolution;
+use bufabi_host::owner::Buffer;
+use bufabi_host::worker::{WorkerId, Workers};
+use serde_json::{Value, json};
+
+use super::outputs::Outcome;
+use super::schedule::Finished;
+use crate::graph::{Graph, Output};
+
+/// All that is told of a run.
+pub(super) struct Report<'a> {
+    graph: &'a Graph,
+    process: u32,
+    buffers: Vec<BufferRow>,
+    tasks: Vec<TaskRow>,
+    outputs: Vec<(&'a Output, Outcome)>,
+    elapsed: Duration,
+}
+
+struct BufferRow {
+    identity: String,
+    backend: &'static str,
+    /// Workers that mapped it, and how often.
+    mapped_by: Vec<(String, i32, usize)>,
+}
+
+struct TaskRow {
+    finished: Finished,
+    worker: String,
+    pid: i32,
+}
+
+impl<'a> Report<'a> {
+    pub(super) fn new(
+        graph: &'a Graph,
+        workers: &Workers,
+        buffers: &[Buffer],
+        mut finished: Vec<Finished>,
+    ) -> Self {
+        let row = |(index, buffer): (usize, &Buffer)| BufferRow {
+            identity: buffer.identity().to_string(),
+            backend: graph.buffers.get(index).map_or("", |buffer| buffer.backend.name()),
+            mapped_by: Vec::new(),
+        };
+        let mut buffers: Vec<BufferRow> = buffers.iter().enumerate().map(row).collect();
+        finished.sort_by_key(|finished| (finished.task, finished.member));
+        let mut tasks = Vec::new();
+        for finished in finished {
+            let member = graph.tasks.get(finished.task).and_then(|task| task.members.get(finished.member));
+            let Some((member, index)) = member.and_then(|member| Some((member, member.worker?))) else {
+                continue;
+            };
+            let worker = workers.name(WorkerId(index)).unwrap_or_default().to_owned();
+            let pid = workers.pid(WorkerId(index)).unwrap_or(0);
+            for (argument, &resolution) in member.arguments.iter().zip(&finished.reply.resolutions) {
+                if let Some(buffer) = buffers.get_mut(argument.buffer) {
+                    buffer.note(&worker, pid, resolution);
+                }
+            }
+            tasks.push(TaskRow { finished, worker, pid });
+        }
+        let process = std::process::id();
+        Self { graph, process, buffers, tasks, outputs: Vec::new(), elapsed: Duration::ZERO }
+    }
+
+    pub(super) fn add_output(&mut self, output: &'a Output, outcome: Outcome) {
+        self.outputs.push((output, outcome));
+    }
+
+    pub(super) fn finish(&mut self, elapsed: Duration) {
+        self.elapsed = elapsed;
+    }
+
+    /// How the first output that is not as expected differs.
+    pub(super) fn difference(&self) -> Option<String> {
+        self.outputs.iter().enumerate().find_map(|(index, (_, outcome))| match outcome {
+            Outcome::Differs(difference) => Some(format!("outputs[{index}]: {difference}")),
+            Outcome::Written | Outcome::Equal => None,
+        })
+    }
+
+    fn bytes_copied(&self) -> u64 {
+        self.tasks.iter().map(|row| row.finished.reply.bytes_copied).fold(0, u64::saturating_add)
+    }
+
+    pub(super) fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut rows = vec![["buffer", "identity", "backend", "bytes", "mapped by"].map(str::to_owned)];
+        for (buffer, row) in self.graph.buffers.iter().zip(&self.buffers) {
+            let mut mapped_by = format!("owner ({}) once", self.process);
+            for (worker, pid, times) in &row.mapped_by {
+                let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
+                mapped_by.push_str(&format!(", {worker} ({pid}) {times}"));
+            }
+            let name = buffer.name.clone();
+            rows.push([
+                name,
+                row.identity.clone(),
+                row.backend.to_owned(),
+                buffer.nbytes.to_string(),
+                mapped_by,
+            ]);
+        }
+        write_table(out, &rows, [false, false, false, true, false])?;
+        out.write_all(b"\n")?;
+
+        let titles =
+            ["task", "worker", "argument", "tag", "identity", "backend", "resolved", "copied", "time"];
+        let mut rows = vec![titles.map(str::to_owned)];
+        for row in &self.tasks {
+            self.add_task_rows(row, &mut rows);
+        }
+        write_table(out, &rows, [false, false, false, false, false, false, false, true, true])?;
+        out.write_all(b"\n")?;
+
+        for (output, outcome) in &self.outputs {
+            let name = self.graph.buffers.get(output.buffer).map_or("", |buffer| buffer.name.as_str());
+            write!(out, "{name}")?;
+            if let Some(path) = &output.npy {
+                write!(out, " written to {}", path.display())?;
+            }
+            let comma = if output.npy.is_some() { "," } else { "" };
+            match (outcome, &output.expect) {
+                (Outcome::Equal, Some(path)) => write!(out, "{comma} equals {} bit for bit", path.display())?,
+                (Outcome::Differs(difference), _) => write!(out, "{comma} {difference}")?,
+                (Outcome::Equal | Outcome::Written, _) => {}
+            }
+            out.write_all(b"\n")?;
+        }
+        let (tasks, workers) = (self.graph.tasks.len(), self.graph.workers.len());
+        let (copied, seconds) = (self.bytes_copied(), self.elapsed.as_secs_f64());
+        writeln!(out, "{tasks} tasks on {workers} workers: {copied} bytes copied, {seconds:.3} s")
+    }
+
+    fn add_task_rows(&self, row: &TaskRow, rows: &mut Vec<[String; 9]>) {
+        let TaskRow { finished, worker, pid } = row;
+        let Some(task) = self.graph.tasks.get(finished.task) else { return };
+        let Some(member) = task.members.get(finished.member) else { return };
+        let name =
+            if task.is_group { format!("{}[{}]", task.name, finished.member) } else { task.name.clone() };
+        let time = format!("{:.1} us", finished.reply.duration.as_secs_f64() * 1e6);
+        let mut first = [name, format!("{worker} ({pid})"), finished.reply.bytes_copied.to_string(), time];
+        let blank = || first.each_mut().map(std::mem::take);
+        let mut heads = std::iter::repeat_with(blank);
+        let mut add = |argument: [String; 5]| {
+            let [task, worker, copied, time] = heads.next().unwrap_or_default();
+            let [name, tag, identity, backend, resolved] = argument;
+            rows.push([task, worker, name, tag, identity, backend, resolved, copied, time]);
+        };
+        if member.arguments.is_empty() {
+            add(Default::default());
+        }
+        for (argument, &resolution) in member.arguments.iter().zip(&finished.reply.resolutions) {
+            let buffer = self.graph.buffers.get(argument.buffer).map_or("", |buffer| buffer.name.as_str());
+            let (identity, backend) = self
+                .buffers
+                .get(argument.buffer)
+                .map_or((String::new(), ""), |buffer| (buffer.identity.clone(), buffer.backend));
+            let tag = argument.tag.name().to_ascii_lowercase();
+            add([buffer.to_owned(), tag, identity, backend.to_owned(), resolved(resolution).to_owned()]);
+        }
+    }
+
+    pub(super) fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
+        let buffers: Vec<Value> = self
+            .graph
+            .buffers
+            .iter()
+            .zip(&self.buffers)
+            .map(|(buffer, row)| {
+                let mapped_by = row.mapped_by.iter();
+                json!({
+                    "name": buffer.name,
+                    "identity": row.identity,
+                    "backend": row.backend,
+                    "nbytes": buffer.nbytes,
+                    "owner": self.process,
+                    "mapped_by": mapped_by
+                        .map(|(worker, pid, times)| json!({"worker": worker, "process": pid, "times": times}))
+                        .collect::<Vec<_>>(),
+                })
+            })
+            .collect();
+        let outputs: Vec<Value> = self
+            .outputs
+            .iter()
+            .map(|(output, outcome)| {
+                let (equal, difference) = match outcome {
+                    Outcome::Written => (None, None),
+                    Outcome::Equal => (Some(true), None),
+                    Outcome::Differs(difference) => (Some(false), Some(difference)),
+                };
+                json!({
+                    "buffer": self.graph.buffers.get(output.buffer).map(|buffer| &buffer.name),
+                    "npy": output.npy,
+                    "expect": output.expect,
+                    "equal": equal,
+                    "difference": difference,
+                })
+            })
+            .collect();
+        let value = json!({
+            "buffers": buffers,
+            "tasks": self.tasks.iter().filter_map(|row| self.task_json(row)).collect::<Vec<_>>(),
+            "outputs": outputs,
+            "bytes_copied": self.bytes_copied(),
+            "seconds": self.elapsed.as_secs_f64(),
+        });
+        writeln!(out, "{value:#}")
+    }
+
+    fn task_json(&self, row: &TaskRow) -> Option<Value> {
+        let TaskRow { finished, worker, pid } = row;
+        let task = self.graph.tasks.get(finished.task)?;
+        let member = task.members.get(finished.member)?;
+        let arguments = member.arguments.iter().zip(&finished.reply.resolutions);
+        let arguments: Vec<Value> = arguments
+            .map(|(argument, &resolution)| {
+                let buffer = self.buffers.get(argument.buffer);
+                json!({
+                    "buffer": self.graph.buffers.get(argument.buffer).map(|buffer| &buffer.name),
+                    "tag": argument.tag.name().to_ascii_lowercase(),
+                    "identity": buffer.map(|buffer| &buffer.identity),
+                    "backend": buffer.map(|buffer| buffer.backend),
+                    "resolved": resolved(resolution),
+                })
+            })
+            .collect();
+        Some(json!({
+            "task": task.name,
+            "member": task.is_group.then_some(finished.member),
+            "kernel": task.kernel.map(|kernel| kernel.name()),
+            "worker": worker,
+            "process": pid,
+            "args": arguments,
+            "bytes_copied": finished.reply.bytes_copied,
+            "seconds": finished.reply.duration.as_secs_f64(),
+        }))
+    }
+}
+
+impl BufferRow {
+    /// A worker got at it.
+    fn note(&mut self, worker: &str, pid: i32, resolution: Resolution) {
+        let place = match self.mapped_by.iter().position(|(name, ..)| name == worker) {
+            Some(place) => place,
+            None => {
+                self.mapped_by.push((worker.to_owned(), pid, 0));
+                self.mapped_by.len().saturating_sub(1)
+            }
+        };
+        if resolution == Resolution::MappedNow
+            && let Some((_, _, times)) = self.mapped_by.get_mut(place)
+        {
+            *times = times.saturating_add(1);
+        }
+    }
+}
+
+/// How an argument was come by, in words.
+const fn resolved(resolution: Resolution) -> &'static str {
+    match resolution {
+        Resolution::MappedNow => "mapped now",
+        Resolution::AlreadyMapped => "already mapped",
+        Resolution::Own => "own",
+    }
+}
+
+/// Rows in columns as wide as they need, the last one open.
+fn write_table<const N: usize>(
+    out: &mut impl Write,
+    rows: &[[String; N]],
+    to_the_right: [bool; N],
+) -> io::Result<()> {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for row in rows {
+        let cells = row.iter().zip(widths).zip(to_the_right);
+        let cells: Vec<String> = cells
+            .map(
+                |((cell, width), right)| {
+                    if right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
+                },
+            )
+            .collect();
+        writeln!(out, "{}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
