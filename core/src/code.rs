@@ -5,7 +5,7 @@ use core::fmt;
 /// Whose fault an error is: where a person looks first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Fault {
-    /// Nobody's: success.
+    /// Nobody's: success, or an ordinary answer.
     Nobody,
     /// Whoever made the bytes: they break a rule of the wire, or claim what is not so.
     Sender,
@@ -299,11 +299,125 @@ codes! {
     /// A length passes the end of the address space, or what one object can have.
     259 Length "length" Caller;
 
+    // The host: VMM drivers.
+    /// The owner's process or its broker is gone.
+    272 VmmOwnerGone "vmm_owner_gone" Machine;
+    /// No export has that handle, or it was revoked.
+    273 VmmHandleUnknown "vmm_handle_unknown" Sender;
+    /// The owner does not let this process import the handle.
+    274 VmmNotPermitted "vmm_not_permitted" Caller;
+    /// The handle is the importer's own: it has the mapping already.
+    275 VmmOwnHandle "vmm_own_handle" Caller;
+    /// Identity, size or right differ between a descriptor and what its owner exports.
+    276 VmmMismatch "vmm_mismatch" Sender;
+    /// The driver does not support it here.
+    277 VmmNotSupported "vmm_not_supported" Machine;
+    /// A call of the driver failed with a number of the driver's.
+    278 VmmDriverCall "vmm_driver_call" Machine;
+    /// The driver's library cannot be loaded.
+    279 VmmLibraryMissing "vmm_library_missing" Machine;
+    /// The driver's library lacks a function.
+    280 VmmSymbolMissing "vmm_symbol_missing" Machine;
+    /// The driver gave handle 0, which the wire forbids.
+    281 VmmHandleZero "vmm_handle_zero" Machine;
+    /// Another user than expected serves the owner's address.
+    282 VmmBrokerForeign "vmm_broker_foreign" Sender;
+    /// The broker's answer keeps to no form.
+    283 VmmReplyBroken "vmm_reply_broken" Sender;
+    /// The broker sent no file descriptor with its consent.
+    284 VmmFileMissing "vmm_file_missing" Sender;
+    /// The broker's file could still shrink, or is no memory at all.
+    285 VmmNotSealed "vmm_not_sealed" Sender;
+    /// The descriptor names another backend than VMM_SHAREABLE.
+    286 VmmNotShareable "vmm_not_shareable" Caller;
+    /// As many handles are exported as the driver keeps.
+    287 VmmExportsFull "vmm_exports_full" Capacity;
+    /// The memory is exported already.
+    288 VmmExportedAlready "vmm_exported_already" Caller;
+    /// An access that the owner does not grant.
+    289 VmmDenied "vmm_denied" Caller;
+    /// A range that does not lie within the memory.
+    290 VmmOutOfRange "vmm_out_of_range" Caller;
+    /// The device has another number than can be one.
+    291 VmmDeviceUnknown "vmm_device_unknown" Sender;
+    /// An identity that is imported came again with another descriptor.
+    292 VmmDescriptorDiffers "vmm_descriptor_differs" Sender;
+    /// Calls in an order that the driver forbids.
+    293 VmmOrder "vmm_order" Caller;
+    /// Somebody listens at the address of an endpoint's broker already.
+    294 VmmAddressTaken "vmm_address_taken" Machine;
+
     // Memory given out of a heap or of a device.
     /// No free piece is long enough.
     304 SpaceFull "space_full" Capacity;
     /// Nothing that is live starts at that address.
     305 NotAllocated "not_allocated" Caller;
+
+    // Regions.
+    /// Other scalars than a region's.
+    320 RegionMagic "region_magic" Sender;
+    /// A region's major version that is not spoken here.
+    321 RegionMajor "region_major" Sender;
+    /// Region id 0.
+    322 RegionId "region_id" Sender;
+    /// A region's payload has no bytes, or passes the last address.
+    323 RegionPayload "region_payload" Sender;
+    /// A region's counters are not whole ones on a line of their own.
+    324 RegionCounter "region_counter" Sender;
+    /// A region's two parts share bytes.
+    325 RegionOverlap "region_overlap" Sender;
+    /// Two descriptors are not the parts of one region.
+    326 RegionParts "region_parts" Sender;
+    /// Bytes or a counter that the region, or the reservation in it, does not have.
+    327 RegionRange "region_range" Caller;
+    /// A region's memory could not be reached.
+    328 RegionAccess "region_access" Machine;
+
+    // The message queue.
+    /// Other scalars than a queue's.
+    329 QueueMagic "queue_magic" Sender;
+    /// A queue's major version that is not spoken here.
+    330 QueueMajor "queue_major" Sender;
+    /// A depth that is no power of two, or more than 2^30.
+    331 QueueDepth "queue_depth" Sender;
+    /// An arena that is no positive multiple of 64 bytes.
+    332 QueueArena "queue_arena" Sender;
+    /// Another number of bytes than the layout takes.
+    333 QueueSize "queue_size" Sender;
+    /// A window or marks that do not go with the depth.
+    334 QueueStorage "queue_storage" Caller;
+    /// The memory writes back lines that both sides write.
+    335 QueueLine "queue_line" Caller;
+    /// A message of more bytes than its arena.
+    336 MessageTooLarge "message_too_large" Caller;
+    /// Every slot holds a message that was not given back.
+    337 RingFull "ring_full" Capacity;
+    /// The arena has no room in one piece.
+    338 ArenaFull "arena_full" Capacity;
+    /// No message is there.
+    339 QueueEmpty "queue_empty" Nobody;
+    /// Nothing comes after STOP.
+    340 QueueStopped "queue_stopped" Caller;
+    /// A reservation is open.
+    341 QueueReserved "queue_reserved" Caller;
+    /// As many messages are held as the window takes.
+    342 WindowFull "window_full" Capacity;
+    /// The other side gave up.
+    343 QueuePeerAborted "queue_peer_aborted" Sender;
+    /// This side gave up.
+    344 QueueAborted "queue_aborted" Caller;
+    /// A slot's sequence does not follow.
+    345 QueueSequence "queue_sequence" Sender;
+    /// A slot's opcode does not exist.
+    346 QueueOpcode "queue_opcode" Sender;
+    /// A message lies outside its arena.
+    347 QueuePlace "queue_place" Sender;
+    /// STOP is an output, has bytes, or is not the last.
+    348 QueueStop "queue_stop" Sender;
+    /// The other side's count went where it cannot.
+    349 QueueCount "queue_count" Sender;
+    /// A message or a reservation that is not current.
+    350 QueueHandle "queue_handle" Caller;
 }
 
 impl fmt::Display for Code {

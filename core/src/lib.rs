@@ -10,6 +10,8 @@
 //! - [`keyed_hash`]: where an identity lands in a table, and why nobody outside can choose it.
 //! - [`owner_table`]: what one endpoint owns, and the one allocator of its identities.
 //! - [`import_table`]: what one endpoint has imported, each identity once.
+//! - [`region`]: two buffers over which a host and a running task talk: scalars, counters, and how their bytes are reached.
+//! - [`queue`]: the message queue in a region, both ends.
 //! - [`code`]: the frozen number, name and fault of every error.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -22,6 +24,8 @@ pub mod import_table;
 pub mod keyed_hash;
 pub mod overlap;
 pub mod owner_table;
+pub mod queue;
+pub mod region;
 pub mod rights;
 pub mod task_args;
 pub mod view;

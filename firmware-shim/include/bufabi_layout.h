@@ -196,4 +196,21 @@ BUFABI_ASSERT(sizeof(((bufabi_chip_storage_task_args_t *)0)->scalar_count) == 4,
 BUFABI_ASSERT(offsetof(bufabi_chip_storage_task_args_t, padding) == 33800, "bufabi_chip_storage_task_args.padding: offset");
 BUFABI_ASSERT(sizeof(((bufabi_chip_storage_task_args_t *)0)->padding) == 56, "bufabi_chip_storage_task_args.padding: width");
 
+/* QueueSlot: 32 bytes */
+typedef struct bufabi_queue_slot {
+    uint64_t seq; /* index of the message + 1 */
+    uint64_t opcode; /* DATA 1, STOP 2, ERROR 3 */
+    uint64_t payload_offset; /* from the payload's start; 0 for a message of no bytes */
+    uint64_t payload_nbytes; /* bytes of the message */
+} bufabi_queue_slot_t;
+BUFABI_ASSERT(sizeof(bufabi_queue_slot_t) == 32, "bufabi_queue_slot: size");
+BUFABI_ASSERT(offsetof(bufabi_queue_slot_t, seq) == 0, "bufabi_queue_slot.seq: offset");
+BUFABI_ASSERT(sizeof(((bufabi_queue_slot_t *)0)->seq) == 8, "bufabi_queue_slot.seq: width");
+BUFABI_ASSERT(offsetof(bufabi_queue_slot_t, opcode) == 8, "bufabi_queue_slot.opcode: offset");
+BUFABI_ASSERT(sizeof(((bufabi_queue_slot_t *)0)->opcode) == 8, "bufabi_queue_slot.opcode: width");
+BUFABI_ASSERT(offsetof(bufabi_queue_slot_t, payload_offset) == 16, "bufabi_queue_slot.payload_offset: offset");
+BUFABI_ASSERT(sizeof(((bufabi_queue_slot_t *)0)->payload_offset) == 8, "bufabi_queue_slot.payload_offset: width");
+BUFABI_ASSERT(offsetof(bufabi_queue_slot_t, payload_nbytes) == 24, "bufabi_queue_slot.payload_nbytes: offset");
+BUFABI_ASSERT(sizeof(((bufabi_queue_slot_t *)0)->payload_nbytes) == 8, "bufabi_queue_slot.payload_nbytes: width");
+
 #endif /* BUFABI_LAYOUT_H */

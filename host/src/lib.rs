@@ -8,6 +8,7 @@
 //! - [`memory`]: mappings, and the views of tasks in them.
 //! - [`shm`]: POSIX shared-memory objects and their names.
 //! - [`space`]: addresses given out of one range.
+//! - [`vmm`]: device memory that processes share by handle, through a driver or through software.
 //! - [`worker`]: worker processes, the mailbox to each, and the kernels that they run.
 //!
 //! Everything here is Linux on a 64-bit little-endian machine.
@@ -20,4 +21,5 @@ pub mod owner;
 pub mod shm;
 pub mod space;
 pub mod sys;
+pub mod vmm;
 pub mod worker;

@@ -1,5 +1,9 @@
-//! What the suites share: where the vectors are, and how their hex is read.
+//! What the suites share: where the vectors are and how their hex is read, regions in memory, clocks.
 #![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod memory;
+pub mod random;
 
 use std::path::{Path, PathBuf};
 

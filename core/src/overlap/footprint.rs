@@ -38,22 +38,39 @@ impl Footprint {
     /// The bytes of a view.
     #[must_use]
     pub fn of(view: &View) -> Self {
-        let size_log2 = view.dtype().size_log2();
+        let mut footprint = Self::of_one_element(view);
+        let mut largest = 0;
+        // Most views have their largest stride first, so that the steps go up from the last.
+        for dimension in dimensions(view) {
+            if dimension.step < largest {
+                return Self::of_unordered(view);
+            }
+            largest = dimension.step;
+            footprint.add(dimension);
+        }
+        footprint
+    }
+
+    /// The same for any order of strides.
+    fn of_unordered(view: &View) -> Self {
         let mut sorted = [Dimension::default(); MAX_NDIMS];
         let mut rank = 0_usize;
-        for (&count, &stride) in view.shapes().iter().zip(view.strides()) {
-            if count > 1 {
-                // At most (2^32 - 1) * 8.
-                let dimension = Dimension { step: u64::from(stride) << size_log2, count: u64::from(count) };
-                insert_sorted(&mut sorted, rank, dimension);
-                rank = rank.wrapping_add(1);
-            }
+        for dimension in dimensions(view) {
+            insert_sorted(&mut sorted, rank, dimension);
+            rank = rank.wrapping_add(1);
         }
-        let mut footprint = Self::single_run(view.byte_offset(), u64::from(view.dtype().size()));
-        footprint.extent = view.extent();
+        let mut footprint = Self::of_one_element(view);
         for &dimension in sorted.iter().take(rank) {
             footprint.add(dimension);
         }
+        footprint
+    }
+
+    /// What all footprints of a view begin with; its extent is that of the whole.
+    #[inline]
+    fn of_one_element(view: &View) -> Self {
+        let mut footprint = Self::single_run(view.byte_offset(), u64::from(view.dtype().size()));
+        footprint.extent = view.extent();
         footprint
     }
 
@@ -65,6 +82,7 @@ impl Footprint {
     }
 
     /// Adds a dimension whose step is at least that of those before it. The extent is the caller's.
+    #[inline]
     fn add(&mut self, dimension: Dimension) {
         // Nothing saturates here for a view, since all of it lies below 2^64.
         if dimension.step <= self.run {
@@ -290,6 +308,18 @@ impl Footprint {
         }
         Some(gaps)
     }
+}
+
+/// A view's dimensions of more than one element, the last first.
+#[inline]
+fn dimensions(view: &View) -> impl Iterator<Item = Dimension> {
+    let size_log2 = view.dtype().size_log2();
+    view.shapes().iter().zip(view.strides()).rev().filter(|&(&count, _)| count > 1).map(
+        move |(&count, &stride)| {
+            // At most (2^32 - 1) * 8.
+            Dimension { step: u64::from(stride) << size_log2, count: u64::from(count) }
+        },
+    )
 }
 
 /// Inserts into the first `len` slots, which are sorted by step, keeping them so.

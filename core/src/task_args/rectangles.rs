@@ -136,6 +136,10 @@ impl List<'_> {
     /// says where the strip would stand. The error is the index of one that it meets and that does not.
     fn make_room(&mut self, strip: &Strip, row: u64) -> Result<usize, u16> {
         let listed = self.strips.get(..self.len).unwrap_or_default();
+        // Rows come from left to right, so that the place is often the end.
+        if listed.last().is_none_or(|last| last.end_column <= strip.first_column) {
+            return Ok(self.len);
+        }
         let first = listed.partition_point(|other| other.end_column <= strip.first_column);
         let mut end = first;
         while let Some(other) = listed.get(end).filter(|other| other.first_column < strip.end_column) {

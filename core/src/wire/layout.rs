@@ -149,4 +149,5 @@ pub const RECORDS: &[Layout] = &[
     super::blob::RawBlobHeader::LAYOUT,
     super::chip_tensor::ChipTensor::LAYOUT,
     super::chip_args::ChipStorageTaskArgs::LAYOUT,
+    crate::queue::RawSlot::LAYOUT,
 ];

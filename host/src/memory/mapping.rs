@@ -53,6 +53,18 @@ impl Mapping {
         Ok(Self { base, nbytes, access: Access::ReadWrite, creator: current_pid(), registration: None })
     }
 
+    /// What lies in an address range, which unmaps it: so this one is never dropped.
+    ///
+    /// # Safety
+    /// The `nbytes` bytes from `base` on stay mapped as long as it is used, for loads and, if `access` writes, for stores.
+    pub(super) unsafe fn within_range(
+        base: NonNull<u8>,
+        nbytes: usize,
+        access: Access,
+    ) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self { base, nbytes, access, creator: current_pid(), registration: None })
+    }
+
     /// Leaves it out of the processes that are forked from now on.
     ///
     /// # Errors

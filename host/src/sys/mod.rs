@@ -1,14 +1,21 @@
 //! Every call into libc that the host makes, one file for each subject: typed, with its error, made again when a signal interrupts it.
 
+pub mod address_range;
 pub mod affinity;
+pub mod ascendcl;
+pub mod dynamic_library;
 pub mod error;
 pub mod event;
 pub mod fault;
+pub mod memfd;
 pub mod memory;
 pub mod parent;
 pub mod process;
 pub mod process_mark;
 pub mod random;
 pub mod shm;
+pub mod socket;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use error::OsError;

@@ -1,0 +1,265 @@
+//! The receiving half of an end: a window of messages that were received and not yet given back.
+
+use super::poison::{Poison, Setback};
+use super::ring::{Ring, low};
+use super::slot::Opcode;
+use crate::region::{Place, RegionAccess};
+
+/// Names a message that was received, until it is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handle(u64);
+
+impl Handle {
+    /// The handle of that number, as it crosses a boundary without types. A number that no message has now poisons the end that
+    /// is given it, as any other handle that is not current does.
+    #[must_use]
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The message's index: 0 for the first one of its direction.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// A message that was received: its slot was copied, and the copy checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message {
+    handle: Handle,
+    opcode: Opcode,
+    place: Place,
+}
+
+impl Message {
+    /// Its name until it is given back.
+    #[must_use]
+    pub const fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// What it is.
+    #[must_use]
+    pub const fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    /// Where its bytes lie in PAYLOAD: inside its direction's arena, readable until it is given back. The other side can still write
+    /// there, if it breaks the protocol: bytes on which something depends are copied first and checked then.
+    #[must_use]
+    pub const fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Bytes of the message.
+    #[must_use]
+    pub const fn nbytes(&self) -> u64 {
+        self.place.nbytes
+    }
+}
+
+/// The consumer of one direction, with a window of `N` messages; STOP needs no place in it.
+pub(super) struct Consumer<const N: usize> {
+    pub(super) ring: Ring,
+    /// Messages given back as far as the other side is told: all before this one.
+    head: u64,
+    /// Messages that the other side is known to have sent.
+    tail: u64,
+    /// The window from `head` on: the element of message `head` is at `first`, the later ones follow around the end.
+    window: [Received; N],
+    first: usize,
+    held: usize,
+    /// The message behind the window, whose slot was read.
+    beyond: Beyond,
+    drained: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Received {
+    message: Message,
+    is_given_back: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Beyond {
+    Unread,
+    /// No STOP; it waits for a place in the window.
+    Waiting(Message),
+    /// STOP, which was handed out.
+    Stop(Received),
+}
+
+/// What receiving came to.
+pub(super) enum Outcome {
+    Message(Message),
+    Empty,
+    WindowFull,
+    /// STOP was handed out before.
+    Stopped,
+}
+
+impl<const N: usize> Consumer<N> {
+    pub(super) const fn new(ring: Ring, count: u64) -> Self {
+        let message = Message { handle: Handle(0), opcode: Opcode::Data, place: Place::NOTHING };
+        Self {
+            ring,
+            head: count,
+            tail: count,
+            window: [Received { message, is_given_back: true }; N],
+            first: 0,
+            held: 0,
+            beyond: Beyond::Unread,
+            drained: false,
+        }
+    }
+
+    /// The other side's count as it was seen last.
+    pub(super) const fn tail(&self) -> u64 {
+        self.tail
+    }
+
+    /// STOP and everything before it were given back.
+    pub(super) const fn is_drained(&self) -> bool {
+        self.drained
+    }
+
+    /// The oldest message that is not given back.
+    pub(super) fn oldest(&self) -> Option<Message> {
+        (self.held > 0).then(|| self.window.get(self.first).map(|received| received.message)).flatten()
+    }
+
+    /// Receives the next message. The other side's count is only looked at when no message is known to be there.
+    #[inline]
+    pub(super) fn receive(&mut self, access: &impl RegionAccess) -> Result<Outcome, Setback> {
+        let message = match self.beyond {
+            Beyond::Unread => match self.read_next(access)? {
+                None => return Ok(Outcome::Empty),
+                Some(message) => message,
+            },
+            Beyond::Waiting(message) => message,
+            Beyond::Stop(stop) => {
+                self.look(access)?;
+                self.check_last(stop.message.handle.0)?;
+                return Ok(Outcome::Stopped);
+            }
+        };
+        if message.opcode == Opcode::Stop {
+            self.beyond = Beyond::Stop(Received { message, is_given_back: false });
+            self.check_last(message.handle.0)?;
+            return Ok(Outcome::Message(message));
+        }
+        if self.held >= N {
+            self.beyond = Beyond::Waiting(message);
+            return Ok(Outcome::WindowFull);
+        }
+        let position = self.position(self.held);
+        if let Some(received) = self.window.get_mut(position) {
+            *received = Received { message, is_given_back: false };
+        }
+        self.held = self.held.wrapping_add(1);
+        self.beyond = Beyond::Unread;
+        Ok(Outcome::Message(message))
+    }
+
+    /// Reads the slot behind the window, if a message is there.
+    #[inline]
+    fn read_next(&mut self, access: &impl RegionAccess) -> Result<Option<Message>, Setback> {
+        // At most N, and no more than were sent.
+        let index = self.head.wrapping_add(widen(self.held));
+        if index == self.tail {
+            self.look(access)?;
+            if index == self.tail {
+                return Ok(None);
+            }
+        }
+        let slot = self.ring.read_slot(access, index)?;
+        let (opcode, place) = slot.check(index, self.ring.arena, self.ring.is_input)?;
+        if place.nbytes != 0 {
+            access.observe(place)?;
+        }
+        Ok(Some(Message { handle: Handle(index), opcode, place }))
+    }
+
+    /// Looks how many messages the other side has sent by now.
+    #[inline]
+    fn look(&mut self, access: &impl RegionAccess) -> Result<(), Setback> {
+        let room = u64::from(self.ring.depth).wrapping_sub(self.tail.wrapping_sub(self.head));
+        self.tail = self.ring.look(access, self.ring.tail, self.tail, room)?;
+        Ok(())
+    }
+
+    /// STOP is the last message.
+    fn check_last(&self, stop: u64) -> Result<(), Poison> {
+        match self.tail.wrapping_sub(stop) {
+            1 => Ok(()),
+            sent => Err(Poison::AfterStop { index: stop, messages: low(sent.wrapping_sub(1)) }),
+        }
+    }
+
+    /// The message of a handle that is current.
+    pub(super) fn message(&self, handle: Handle) -> Result<Message, Poison> {
+        let received = match (self.distance(handle), self.beyond) {
+            (Some(distance), _) => self.window.get(self.position(distance)).copied(),
+            (None, Beyond::Stop(stop)) if stop.message.handle == handle => Some(stop),
+            (None, _) => None,
+        };
+        received
+            .filter(|received| !received.is_given_back)
+            .map(|received| received.message)
+            .ok_or(Poison::Handle { found: handle.0 })
+    }
+
+    /// Gives a message back. The head moves over all that are given back at the front, and tells the other side.
+    #[inline]
+    pub(super) fn give_back(&mut self, access: &impl RegionAccess, handle: Handle) -> Result<(), Setback> {
+        let message = self.message(handle)?;
+        if handle.0 == self.head {
+            // What was read of it was read before the other side can write there again.
+            access.publish(Place::NOTHING)?;
+        }
+        if message.opcode == Opcode::Stop {
+            self.beyond = Beyond::Stop(Received { message, is_given_back: true });
+        } else if let Some(distance) = self.distance(handle) {
+            let position = self.position(distance);
+            if let Some(received) = self.window.get_mut(position) {
+                received.is_given_back = true;
+            }
+        }
+        if handle.0 == self.head { self.move_head(access) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn move_head(&mut self, access: &impl RegionAccess) -> Result<(), Setback> {
+        while self.held > 0 && self.window.get(self.first).is_some_and(|received| received.is_given_back) {
+            self.first = self.position(1);
+            self.held = self.held.wrapping_sub(1);
+            self.head = self.head.wrapping_add(1);
+        }
+        if let Beyond::Stop(Received { message, is_given_back: true }) = self.beyond
+            && message.handle.0 == self.head
+        {
+            self.head = self.head.wrapping_add(1);
+            self.drained = true;
+        }
+        self.ring.store(access, self.ring.head, self.head)
+    }
+
+    /// How far behind the head a message of the window is.
+    #[inline]
+    fn distance(&self, handle: Handle) -> Option<usize> {
+        usize::try_from(handle.0.wrapping_sub(self.head)).ok().filter(|&distance| distance < self.held)
+    }
+
+    /// Where in the window the message stands that is so far behind the head; `distance` is at most N.
+    #[inline]
+    const fn position(&self, distance: usize) -> usize {
+        let position = self.first.wrapping_add(distance);
+        if position >= N { position.wrapping_sub(N) } else { position }
+    }
+}
+
+#[expect(clippy::as_conversions, reason = "no usize is wider")]
+const fn widen(value: usize) -> u64 {
+    value as u64
+}

@@ -1,0 +1,115 @@
+//! The sending half of an end: it fills slots and arena of one direction, and learns from the other side's count what is free.
+
+use zerocopy::little_endian::U64;
+
+use super::arena::Arena;
+use super::error::Full;
+use super::poison::Setback;
+use super::ring::Ring;
+use super::slot::{Opcode, RawSlot};
+use crate::region::{Place, RegionAccess};
+
+/// The producer of one direction.
+///
+/// Its counts, and where every message in flight lies, are its own: nothing of it is read back from shared memory.
+pub(super) struct Producer<M> {
+    pub(super) ring: Ring,
+    arena: Arena<M>,
+    /// Messages sent; the next one's index.
+    next: u64,
+    /// Messages that the other side is known to have given back.
+    freed: u64,
+}
+
+/// Bytes of the arena that are free and meant for the next message. Making one changes nothing.
+#[derive(Clone, Copy)]
+pub(super) struct Plan {
+    /// From the arena's start.
+    start: u64,
+    pub(super) nbytes: u64,
+}
+
+impl<M: AsRef<[u64]> + AsMut<[u64]>> Producer<M> {
+    pub(super) const fn new(ring: Ring, marks: M, count: u64) -> Self {
+        Self { ring, arena: Arena::new(ring.arena.nbytes, marks, count), next: count, freed: count }
+    }
+
+    pub(super) const fn arena_bytes(&self) -> u64 {
+        self.arena.nbytes()
+    }
+
+    /// The other side's count as it was seen last.
+    pub(super) const fn freed(&self) -> u64 {
+        self.freed
+    }
+
+    /// Where `plan` lies in PAYLOAD.
+    pub(super) const fn place(&self, plan: Plan) -> Place {
+        // Inside the arena, which the layout saw to be inside PAYLOAD.
+        let offset = if plan.nbytes == 0 { 0 } else { self.ring.arena.offset.wrapping_add(plan.start) };
+        Place { offset, nbytes: plan.nbytes }
+    }
+
+    /// Finds room for a message of so many bytes. The other side's count is only looked at when there is none yet.
+    #[inline]
+    pub(super) fn plan(
+        &mut self,
+        access: &impl RegionAccess,
+        nbytes: u64,
+    ) -> Result<Result<Plan, Full>, Setback> {
+        if let Ok(plan) = self.find(nbytes) {
+            return Ok(Ok(plan));
+        }
+        let in_flight = self.next.wrapping_sub(self.freed);
+        let freed = self.ring.look(access, self.ring.head, self.freed, in_flight)?;
+        if freed != self.freed {
+            // The other side is done with these bytes before they are written again.
+            access.observe(Place::NOTHING)?;
+            self.arena.give_back(self.freed, freed, self.next, |index| self.ring.slot_number(index));
+            self.freed = freed;
+        }
+        Ok(self.find(nbytes))
+    }
+
+    #[inline]
+    fn find(&self, nbytes: u64) -> Result<Plan, Full> {
+        if self.next.wrapping_sub(self.freed) >= u64::from(self.ring.depth) {
+            return Err(Full::Ring);
+        }
+        let start = self.arena.find(self.next, nbytes).ok_or(Full::Arena)?;
+        Ok(Plan { start, nbytes })
+    }
+
+    /// Sends the message whose bytes were written at the plan's place. A plan stays good until the next message is sent.
+    ///
+    /// Until the tail is stored nothing has happened that the other side or a later operation could see.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        access: &impl RegionAccess,
+        plan: Plan,
+        opcode: Opcode,
+    ) -> Result<(), Setback> {
+        let (index, place) = (self.next, self.place(plan));
+        let slot = RawSlot {
+            seq: U64::new(index.wrapping_add(1)),
+            opcode: U64::new(opcode.to_wire()),
+            payload_offset: U64::new(place.offset),
+            payload_nbytes: U64::new(place.nbytes),
+        };
+        if place.nbytes != 0 {
+            access.publish(place)?;
+        }
+        self.ring.write_slot(access, index, &slot)?;
+        self.arena.take(index, self.ring.slot_number(index), plan.start, plan.nbytes);
+        self.next = index.wrapping_add(1);
+        self.ring.store(access, self.ring.tail, self.next)
+    }
+}
+
+impl Plan {
+    /// The first `nbytes` of it; `None` when it has fewer.
+    pub(super) fn shortened(self, nbytes: u64) -> Option<Self> {
+        (nbytes <= self.nbytes).then_some(Self { start: self.start, nbytes })
+    }
+}

@@ -1,0 +1,102 @@
+//! For tests: signals that interrupt every call of a thread, a fork that runs one function, and what a process holds open.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::process::{Ending, Fork, exit_now, fork};
+
+/// Signals that came.
+static INTERRUPTIONS: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn count_interruption(_: i32) {
+    INTERRUPTIONS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A signal to the thread that made this, every 20 microseconds until it is dropped. No call is resumed by itself.
+pub(crate) struct Interruptions {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    before: u64,
+}
+
+impl Interruptions {
+    pub(crate) fn begin() -> Self {
+        // SAFETY: all zero bits are a legal action: the default one, with an empty mask.
+        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+        #[expect(
+            clippy::as_conversions,
+            reason = "the operating system takes a handler's address as a number"
+        )]
+        {
+            action.sa_sigaction = count_interruption as extern "C" fn(i32) as usize;
+        }
+        // SAFETY: `action` is readable, and its handler only counts.
+        let set = unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, core::ptr::null_mut()) };
+        assert_eq!(set, 0);
+        // SAFETY: it takes nothing.
+        let target = unsafe { libc::pthread_self() };
+        let is_over = Arc::new(AtomicBool::new(false));
+        let before = INTERRUPTIONS.load(Ordering::Relaxed);
+        let over = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                // SAFETY: the target joins this thread before it ends.
+                unsafe { libc::pthread_kill(target, libc::SIGUSR2) };
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        });
+        Self { is_over, thread: Some(thread), before }
+    }
+
+    /// Signals that came since the beginning.
+    pub(crate) fn count(&self) -> u64 {
+        INTERRUPTIONS.load(Ordering::Relaxed).saturating_sub(self.before)
+    }
+}
+
+impl Drop for Interruptions {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Runs a function in a fork of this process, without running any test's destructor there, and tells how it ended.
+pub(crate) fn in_fork(child: impl FnOnce() -> i32) -> Ending {
+    // SAFETY: tests run in threads, so the child makes no call that could wait for a lock of another one: the allocator's are
+    // looked after by the C library, and its function takes no others.
+    match unsafe { fork() }.unwrap() {
+        Fork::Child => {
+            let status = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101);
+            exit_now(status)
+        }
+        Fork::Parent(process) => {
+            let begin = Instant::now();
+            loop {
+                if let Some(ending) = process.ended().unwrap() {
+                    return ending;
+                }
+                if begin.elapsed() > Duration::from_secs(20) {
+                    process.send(libc::SIGKILL).unwrap();
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}
+
+/// Descriptors of this process whose file has that in its name.
+pub(crate) fn open_files(name: &str) -> usize {
+    let entries = fs::read_dir("/proc/self/fd").unwrap();
+    let link = |entry: std::io::Result<fs::DirEntry>| fs::read_link(entry.ok()?.path()).ok();
+    entries.filter_map(link).filter(|target| target.to_string_lossy().contains(name)).count()
+}
+
+/// Mappings of this process whose file has that in its name.
+pub(crate) fn mappings(name: &str) -> usize {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains(name)).count()
+}
