@@ -84,6 +84,9 @@ pub fn relate(a: &View, b: &View) -> Relation {
 /// [`relate`] of views in normal form, for those who keep it.
 #[must_use]
 pub fn relate_footprints(a: &Footprint, b: &Footprint) -> Relation {
+    if a == b {
+        return Relation::Overlapping { covers: true };
+    }
     let mut work = Work::new();
     match share_a_byte(a, b, &mut work) {
         Answer::No => Relation::Disjoint,
@@ -126,6 +129,9 @@ pub fn first_common(a: &View, b: &View) -> FirstCommon {
 /// [`first_common`] of views in normal form.
 #[must_use]
 pub fn first_common_of_footprints(a: &Footprint, b: &Footprint) -> FirstCommon {
+    if a.origin() == b.origin() {
+        return FirstCommon::At(a.origin());
+    }
     match first_common::lowest(a, b, &mut Work::new()) {
         Ok(Some(byte)) => FirstCommon::At(byte),
         Ok(None) => FirstCommon::Nowhere,

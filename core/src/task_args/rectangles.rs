@@ -19,6 +19,10 @@ struct Rectangle {
 impl Rectangle {
     const NONE: Self =
         Self { first_row: 0, end_row: 0, first_column: 0, end_column: 0, index: 0, writes: false };
+
+    const fn has_columns_of(&self, other: &Self) -> bool {
+        self.first_column == other.first_column && self.end_column == other.end_column
+    }
 }
 
 /// The rectangles of up to `N` arguments, and the lists that the sweep keeps.
@@ -26,32 +30,9 @@ impl Rectangle {
 pub(super) struct Board<const N: usize> {
     rectangles: [[Rectangle; PARTS]; N],
     drawn: usize,
-    /// Written rectangles that the sweep is in, by column; no two of them share one.
-    written: [[Strip; PARTS]; N],
-    /// Rectangles that are only read and that the sweep is in.
-    read: [[Strip; PARTS]; N],
-}
-
-/// The columns of a rectangle that the sweep is in, and the row behind its last.
-#[derive(Clone, Copy, Debug)]
-struct Strip {
-    first_column: u64,
-    end_column: u64,
-    end_row: u64,
-    index: u16,
-}
-
-impl Strip {
-    const NONE: Self = Self { first_column: 0, end_column: 0, end_row: 0, index: 0 };
-
-    const fn of(rectangle: &Rectangle) -> Self {
-        Self {
-            first_column: rectangle.first_column,
-            end_column: rectangle.end_column,
-            end_row: rectangle.end_row,
-            index: rectangle.index,
-        }
-    }
+    written: [[u16; PARTS]; N],
+    read: [[u16; PARTS]; N],
+    read_again: [[u16; PARTS]; N],
 }
 
 impl<const N: usize> Board<N> {
@@ -59,8 +40,9 @@ impl<const N: usize> Board<N> {
         Self {
             rectangles: [[Rectangle::NONE; PARTS]; N],
             drawn: 0,
-            written: [[Strip::NONE; PARTS]; N],
-            read: [[Strip::NONE; PARTS]; N],
+            written: [[0; PARTS]; N],
+            read: [[0; PARTS]; N],
+            read_again: [[0; PARTS]; N],
         }
     }
 
@@ -100,88 +82,114 @@ impl<const N: usize> Board<N> {
     }
 
     /// Goes through the rows and finds two arguments that have a byte in common which one of them writes.
+    ///
+    /// It knows the rectangles that it is in: those that are written, of which no two share a column; of those that are only read
+    /// as many as share none; and the rest of the read ones.
     pub(super) fn sweep(&mut self) -> Option<(u16, u16)> {
         let rectangles = self.rectangles.as_flattened_mut().get_mut(..self.drawn)?;
         rectangles.sort_unstable_by_key(|rectangle| (rectangle.first_row, rectangle.first_column));
-        let mut written = List { strips: self.written.as_flattened_mut(), len: 0 };
-        let mut read = List { strips: self.read.as_flattened_mut(), len: 0 };
-        for rectangle in &*rectangles {
-            let strip = Strip::of(rectangle);
-            let place = written.make_room(&strip, rectangle.first_row).map_err(|met| (met, strip.index));
-            let place = match place {
+        let rectangles = &*rectangles;
+        let list = |places| List { rectangles, places, len: 0 };
+        let mut written = list(self.written.as_flattened_mut());
+        let mut read = list(self.read.as_flattened_mut());
+        let mut read_again = list(self.read_again.as_flattened_mut());
+        for (number, rectangle) in (0_u16..).zip(rectangles) {
+            let place = match written.make_room(rectangle) {
                 Ok(place) => place,
-                Err(clash) => return Some(clash),
+                Err((_, met)) => return Some((met.index, rectangle.index)),
             };
             if rectangle.writes {
-                if let Some(met) = read.meeting(&strip, rectangle.first_row) {
-                    return Some((met, strip.index));
+                if let Err((_, met)) = read.make_room(rectangle) {
+                    return Some((met.index, rectangle.index));
                 }
-                written.insert(place, strip);
-            } else {
-                read.insert(read.len, strip);
+                if let Some(met) = read_again.meeting(rectangle) {
+                    return Some((met.index, rectangle.index));
+                }
+                written.insert(place, number);
+                continue;
+            }
+            match read.make_room(rectangle) {
+                Ok(place) => read.insert(place, number),
+                // The same columns, read by several: what counts is where the last of them ends.
+                Err((place, met)) if met.has_columns_of(rectangle) => {
+                    if met.end_row < rectangle.end_row {
+                        read.replace(place, number);
+                    }
+                }
+                Err(_) => read_again.insert(read_again.len, number),
             }
         }
         None
     }
 }
 
-/// Strips that the sweep is in, or was when it was last seen to.
+/// Rectangles that the sweep is in, or was when it last looked, by their numbers.
 struct List<'a> {
-    strips: &'a mut [Strip],
+    rectangles: &'a [Rectangle],
+    places: &'a mut [u16],
     len: usize,
 }
 
-impl List<'_> {
-    /// In a list sorted by column in which no two share one: removes those that the strip meets and that end before `row`, and
-    /// says where the strip would stand. The error is the index of one that it meets and that does not.
-    fn make_room(&mut self, strip: &Strip, row: u64) -> Result<usize, u16> {
-        let listed = self.strips.get(..self.len).unwrap_or_default();
+impl<'a> List<'a> {
+    fn at(&self, place: usize) -> Option<&'a Rectangle> {
+        self.places.get(..self.len)?.get(place).and_then(|&number| self.rectangles.get(usize::from(number)))
+    }
+
+    /// In a list sorted by column in which no two share one: removes those that share one with the rectangle and end above it,
+    /// and says where it would stand. The error is one that does not end above it, and its place.
+    fn make_room(&mut self, rectangle: &Rectangle) -> Result<usize, (usize, &'a Rectangle)> {
+        let is_left = |other: &Rectangle| other.end_column <= rectangle.first_column;
         // Rows come from left to right, so that the place is often the end.
-        if listed.last().is_none_or(|last| last.end_column <= strip.first_column) {
+        if self.len.checked_sub(1).and_then(|last| self.at(last)).is_none_or(is_left) {
             return Ok(self.len);
         }
-        let first = listed.partition_point(|other| other.end_column <= strip.first_column);
+        let listed = self.places.get(..self.len).unwrap_or_default();
+        let first =
+            listed.partition_point(|&number| self.rectangles.get(usize::from(number)).is_some_and(is_left));
         let mut end = first;
-        while let Some(other) = listed.get(end).filter(|other| other.first_column < strip.end_column) {
-            if other.end_row > row {
-                return Err(other.index);
+        while let Some(other) = self.at(end).filter(|other| other.first_column < rectangle.end_column) {
+            if other.end_row > rectangle.first_row {
+                return Err((end, other));
             }
             end = end.saturating_add(1);
         }
         if end > first {
-            self.strips.copy_within(end..self.len, first);
+            self.places.copy_within(end..self.len, first);
             self.len = self.len.saturating_sub(end.saturating_sub(first));
         }
         Ok(first)
     }
 
-    /// The index of one that the strip meets, in a list in no order. Those that ended are removed on the way.
-    fn meeting(&mut self, strip: &Strip, row: u64) -> Option<u16> {
+    /// One that shares a byte with the rectangle, in a list in no order. Those that end above it are removed on the way.
+    fn meeting(&mut self, rectangle: &Rectangle) -> Option<&'a Rectangle> {
         let mut place = 0;
-        while place < self.len {
-            let other = self.strips.get(place)?;
-            if other.end_row <= row {
+        while let Some(other) = self.at(place) {
+            if other.end_row <= rectangle.first_row {
                 self.len = self.len.saturating_sub(1);
-                self.strips.swap(place, self.len);
+                self.places.swap(place, self.len);
                 continue;
             }
-            if other.first_column < strip.end_column && strip.first_column < other.end_column {
-                return Some(other.index);
+            if other.first_column < rectangle.end_column && rectangle.first_column < other.end_column {
+                return Some(other);
             }
             place = place.saturating_add(1);
         }
         None
     }
 
-    /// Inserts at a place within the list. There is room for as many strips as rectangles.
-    fn insert(&mut self, place: usize, strip: Strip) {
+    /// Inserts at a place within the list. There is room for as many as there are rectangles.
+    fn insert(&mut self, place: usize, number: u16) {
         let end = self.len.saturating_add(1);
-        if let Some(tail) = self.strips.get_mut(place..end) {
-            tail.rotate_right(1);
-            if let Some(first) = tail.first_mut() {
-                *first = strip;
-            }
+        if place <= self.len && end <= self.places.len() {
+            self.places.copy_within(place..self.len, place.saturating_add(1));
             self.len = end;
+            self.replace(place, number);
+        }
+    }
+
+    fn replace(&mut self, place: usize, number: u16) {
+        if let Some(slot) = self.places.get_mut(place) {
+            *slot = number;
         }
     }
 }
