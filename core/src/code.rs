@@ -183,6 +183,24 @@ codes! {
     /// Whether arguments of a task clash takes too long to tell.
     119 ArgumentsTooComplex "arguments_too_complex" Capacity;
 
+    // Dependencies.
+    /// A task has more arguments than the tracker takes.
+    128 TrackerArguments "tracker_arguments" Capacity;
+    /// A task would wait in more ways than the tracker takes.
+    129 TrackerFanIn "tracker_fan_in" Capacity;
+    /// The tracker has no room for a task.
+    130 TrackerTasks "tracker_tasks" Capacity;
+    /// The tracker has no room for a backing.
+    131 TrackerBackings "tracker_backings" Capacity;
+    /// The tracker has too few entries left.
+    132 TrackerEntries "tracker_entries" Capacity;
+    /// The tracker has too few pieces left.
+    133 TrackerPieces "tracker_pieces" Capacity;
+    /// The tracker has too few links left: the fan-out of all tasks together.
+    134 TrackerLinks "tracker_links" Capacity;
+    /// The task has been retired from the tracker.
+    135 NotTracked "not_tracked" Caller;
+
     // What one endpoint owns.
     /// Another endpoint incarnation owns it.
     144 OtherOwner "other_owner" Caller;

@@ -8,6 +8,7 @@
 //! - [`rights`]: what a tag needs and what an owner grants.
 //! - [`task_args`]: a task's arguments, and what they must pass to be submitted.
 //! - [`keyed_hash`]: where an identity lands in a table, and why nobody outside can choose it.
+//! - [`dependencies`]: which tasks must wait for which, from the bytes they touch.
 //! - [`owner_table`]: what one endpoint owns, and the one allocator of its identities.
 //! - [`import_table`]: what one endpoint has imported, each identity once.
 //! - [`region`]: two buffers over which a host and a running task talk: scalars, counters, and how their bytes are reached.
@@ -20,6 +21,7 @@
 extern crate std;
 
 pub mod code;
+pub mod dependencies;
 pub mod import_table;
 pub mod keyed_hash;
 pub mod overlap;

@@ -11,6 +11,9 @@ pub struct Dimension {
     pub count: u64,
 }
 
+/// What a slot past the last dimension holds.
+const EMPTY: Dimension = Dimension { step: 0, count: 0 };
+
 impl Dimension {
     /// Bytes from the first position to the last. It saturates, which no dimension of a view does.
     #[inline]
@@ -77,8 +80,20 @@ impl Footprint {
     /// `nbytes` bytes from `origin` on, which together do not pass 2^64 - 1.
     #[inline]
     pub(crate) const fn single_run(origin: u64, nbytes: u64) -> Self {
-        let none = Dimension { step: 0, count: 0 };
-        Self { origin, run: nbytes, extent: nbytes, rank: 0, dimensions: [none; MAX_NDIMS] }
+        Self { origin, run: nbytes, extent: nbytes, rank: 0, dimensions: [EMPTY; MAX_NDIMS] }
+    }
+
+    /// `rows` runs of `run` bytes each, `pitch` bytes from one to the next, which is more than a run.
+    #[inline]
+    pub(crate) fn of_rows(origin: u64, run: u64, pitch: u64, rows: u64) -> Self {
+        let mut footprint = Self::single_run(origin, run);
+        if rows > 1 {
+            let dimension = Dimension { step: pitch, count: rows };
+            footprint.extent = run.saturating_add(dimension.reach());
+            footprint.rank = 1;
+            footprint.dimensions = [dimension, EMPTY, EMPTY, EMPTY, EMPTY];
+        }
+        footprint
     }
 
     /// Adds a dimension whose step is at least that of those before it. The extent is the caller's.

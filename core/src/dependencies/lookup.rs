@@ -1,0 +1,233 @@
+//! What a view must wait for: the live pieces that it meets, one edge for each task and hazard.
+
+use core::fmt;
+
+use super::argument::ArgumentSlot;
+use super::backing::{BackingSlot, Kind, OTHER};
+use super::layout::{self, Layout};
+use super::pool::{Memory, NONE, Pool, index};
+use super::rest::{Shape, Sight};
+use super::state::State;
+use super::tasks::{Handle, TaskSlot};
+use super::tree::{self, Node};
+use crate::overlap::FirstCommon;
+use crate::wire::identity::Identity;
+
+/// In what way a task must wait for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Hazard {
+    /// It reads what the other wrote.
+    ReadAfterWrite,
+    /// It writes what the other wrote.
+    WriteAfterWrite,
+    /// It writes what the other read.
+    WriteAfterRead,
+}
+
+impl Hazard {
+    /// All three.
+    pub const ALL: [Self; 3] = [Self::ReadAfterWrite, Self::WriteAfterWrite, Self::WriteAfterRead];
+
+    /// `raw`, `waw` or `war`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::ReadAfterWrite => "raw",
+            Self::WriteAfterWrite => "waw",
+            Self::WriteAfterRead => "war",
+        }
+    }
+}
+
+impl fmt::Display for Hazard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One task waits for another, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Edge {
+    /// The task that is waited for.
+    pub before: Handle,
+    /// Its number.
+    pub task: u64,
+    /// In what way.
+    pub hazard: Hazard,
+    /// The backing that it is about, the one of lowest rank if there are several.
+    pub identity: Identity,
+    /// Its rank.
+    pub rank: u32,
+    /// The lowest byte of it that it is about.
+    pub byte: u64,
+}
+
+impl Edge {
+    /// What storage for edges can hold at first.
+    pub const NONE: Self = Self {
+        before: Handle { slot: NONE, stamp: 0 },
+        task: 0,
+        hazard: Hazard::ReadAfterWrite,
+        identity: BackingSlot::EMPTY.identity,
+        rank: 0,
+        byte: 0,
+    };
+}
+
+/// The edges of one submit, as they are found.
+#[derive(Debug)]
+pub(super) struct Found<M: Memory> {
+    edges: M::Of<Edge>,
+    len: u32,
+    /// Tasks that have an edge.
+    pub(super) tasks: u32,
+    pub(super) is_full: bool,
+}
+
+impl<M: Memory> Found<M> {
+    pub(super) const fn new(edges: M::Of<Edge>) -> Self {
+        Self { edges, len: 0, tasks: 0, is_full: false }
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.len, self.tasks, self.is_full) = (0, 0, false);
+    }
+
+    pub(super) fn capacity(&self) -> u32 {
+        super::pool::count(self.edges.as_ref().len())
+    }
+
+    pub(super) fn edges(&self) -> &[Edge] {
+        self.edges.as_ref().get(..index(self.len)).unwrap_or(&[])
+    }
+
+    /// Notes that a task must be waited for, once for each hazard, with the lowest rank and byte.
+    #[inline]
+    fn note(&mut self, tasks: &mut Pool<M, TaskSlot>, slot: u32, why: &Why, byte: u64) {
+        let task = tasks.at_mut(slot);
+        if task.found_by != why.stamp {
+            task.found_by = why.stamp;
+            task.edges = [NONE; 3];
+            self.tasks = self.tasks.saturating_add(1);
+        }
+        let [raw, waw, war] = &mut task.edges;
+        let number = match why.hazard {
+            Hazard::ReadAfterWrite => raw,
+            Hazard::WriteAfterWrite => waw,
+            Hazard::WriteAfterRead => war,
+        };
+        if *number == NONE {
+            let Some(edge) = self.edges.as_mut().get_mut(index(self.len)) else {
+                self.is_full = true;
+                return;
+            };
+            *number = self.len;
+            self.len = self.len.saturating_add(1);
+            *edge = Edge {
+                before: Handle { slot, stamp: task.stamp },
+                task: task.number,
+                hazard: why.hazard,
+                identity: why.identity,
+                rank: why.rank,
+                byte,
+            };
+        } else if let Some(edge) = self.edges.as_mut().get_mut(index(*number))
+            && (why.rank, byte) < (edge.rank, edge.byte)
+        {
+            (edge.identity, edge.rank, edge.byte) = (why.identity, why.rank, byte);
+        }
+    }
+}
+
+/// Why edges are looked for.
+struct Why {
+    stamp: u64,
+    hazard: Hazard,
+    identity: Identity,
+    rank: u32,
+}
+
+/// Runs that the lookup of one argument may walk before it gives the safe answer.
+pub(super) const STEPS: u32 = 1 << 20;
+
+impl<M: Memory> State<M> {
+    /// Finds what one argument must wait for.
+    #[inline]
+    pub(super) fn look_up(&mut self, argument: &ArgumentSlot, stamp: u64) {
+        let mut steps = STEPS;
+        let mut why = Why {
+            stamp,
+            hazard: Hazard::ReadAfterWrite,
+            identity: self.backings.slots.at(argument.backing).identity,
+            rank: argument.rank,
+        };
+        if argument.reads {
+            self.find(argument, Kind::Write, &why, &mut steps);
+        }
+        if argument.writes && self.orders_writes() {
+            why.hazard = Hazard::WriteAfterWrite;
+            self.find(argument, Kind::Write, &why, &mut steps);
+            why.hazard = Hazard::WriteAfterRead;
+            self.find(argument, Kind::Read, &why, &mut steps);
+        }
+    }
+
+    #[inline]
+    fn find(&mut self, argument: &ArgumentSlot, kind: Kind, why: &Why, steps: &mut u32) {
+        let Self { nodes, groups, backings, entries, tasks, found, words, inexact, .. } = self;
+        let backing = backings.slots.at(argument.backing);
+        let sight = Sight { nodes, groups: &groups.slots, backing };
+        for (number, plane) in backing.planes.iter().enumerate() {
+            let root = plane.root(kind);
+            if root == NONE {
+                continue;
+            }
+            let layout = Layout::of(&argument.shape.footprint, plane.pitch);
+            let exact = layout.exact && number != OTHER;
+            for area in layout.areas() {
+                tree::search(nodes, root, area, |_, piece| {
+                    let group = groups.slots.at(piece.group);
+                    let mut next = group.first_entry;
+                    if next == NONE {
+                        return true;
+                    }
+                    let byte = if exact && !piece.shadowed {
+                        layout::first_common_byte(area, &piece.area, plane.pitch)
+                    } else {
+                        match common(&sight, &argument.shape, piece, group.sequence, steps, words.as_mut()) {
+                            FirstCommon::Nowhere => return true,
+                            FirstCommon::At(byte) => byte,
+                            FirstCommon::NotBelow(byte) => {
+                                *inexact = inexact.saturating_add(1);
+                                byte
+                            }
+                        }
+                    };
+                    while next != NONE {
+                        let entry = entries.at(next);
+                        found.note(&mut tasks.slots, entry.task, why, byte);
+                        next = entry.in_group[1];
+                    }
+                    true
+                });
+            }
+        }
+    }
+}
+
+#[inline(never)]
+fn common<M: Memory>(
+    sight: &Sight<'_, M>,
+    asked: &Shape,
+    piece: &Node,
+    sequence: u64,
+    steps: &mut u32,
+    words: &mut [u64],
+) -> FirstCommon {
+    let shape = sight.shape(piece);
+    if piece.shadowed {
+        sight.first_left(asked, &shape, sequence, steps, words)
+    } else {
+        sight.first_common(asked, &shape, steps, words)
+    }
+}

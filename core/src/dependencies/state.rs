@@ -1,0 +1,251 @@
+//! All that a tracker holds, and the steps that keep groups, pieces and entries together.
+
+use super::area::Area;
+use super::argument::ArgumentSlot;
+use super::backing::{Backings, FEW_TOMBSTONES};
+use super::groups::{EntrySlot, Groups};
+use super::lookup::Found;
+use super::pool::{Memory, NONE, Pool};
+use super::rest::Sight;
+use super::tasks::Tasks;
+use super::tree::{self, Node};
+use super::{Policy, Storage};
+use crate::keyed_hash::KeyedHash;
+
+/// Everything.
+#[derive(Debug)]
+pub(super) struct State<M: Memory> {
+    pub(super) nodes: Pool<M, Node>,
+    pub(super) pieces: u32,
+    pub(super) groups: Groups<M>,
+    pub(super) entries: Pool<M, EntrySlot>,
+    pub(super) backings: Backings<M>,
+    pub(super) tasks: Tasks<M>,
+    pub(super) arguments: M::Of<ArgumentSlot>,
+    pub(super) found: Found<M>,
+    pub(super) words: M::Of<u64>,
+    pub(super) hash: KeyedHash,
+    pub(super) policy: Policy,
+    /// Groups so far.
+    pub(super) sequence: u64,
+    /// Submits so far.
+    pub(super) stamp: u64,
+    pub(super) inexact: u64,
+    /// Pieces that the arguments of the current submit still need.
+    pub(super) reserved: u32,
+}
+
+impl<M: Memory> State<M> {
+    pub(super) fn new(policy: Policy, hash: KeyedHash, storage: Storage<M>) -> Self {
+        Self {
+            nodes: Pool::new(storage.pieces),
+            pieces: 0,
+            groups: Groups::new(storage.groups, storage.group_buckets),
+            entries: Pool::new(storage.entries),
+            backings: Backings::new(storage.backings, storage.backing_buckets),
+            tasks: Tasks::new(storage.tasks, storage.links),
+            arguments: storage.arguments,
+            found: Found::new(storage.edges),
+            words: storage.words,
+            hash,
+            policy,
+            sequence: 0,
+            stamp: 0,
+            inexact: 0,
+            reserved: 0,
+        }
+    }
+
+    /// Writes wait too.
+    #[inline]
+    pub(super) const fn orders_writes(&self) -> bool {
+        matches!(self.policy, Policy::Full)
+    }
+
+    /// Pieces that it can hold: a tree of them has as many inner nodes.
+    pub(super) const fn piece_capacity(&self) -> u32 {
+        self.nodes.capacity() >> 1
+    }
+
+    pub(super) const fn pieces_left(&self) -> u32 {
+        self.piece_capacity().saturating_sub(self.pieces)
+    }
+
+    /// Pieces that nothing is about to need.
+    pub(super) const fn spare_pieces(&self) -> u32 {
+        self.pieces_left().saturating_sub(self.reserved)
+    }
+
+    pub(super) const fn entries_left(&self) -> u32 {
+        let (entries, groups) = (self.entries.left(), self.groups.slots.left());
+        if entries < groups { entries } else { groups }
+    }
+
+    /// Gives a group one more piece, of those that are left.
+    pub(super) fn add_piece(&mut self, group: u32, area: Area, shadowed: bool) {
+        let slot = self.groups.slots.at_mut(group);
+        let first = slot.first_piece;
+        let mut piece = Node::leaf(area, group);
+        (piece.links, piece.shadowed) = ([NONE, first], shadowed);
+        let (backing, plane, kind) = (slot.backing, slot.plane, slot.kind);
+        let leaf = self.nodes.take(piece);
+        self.groups.slots.at_mut(group).first_piece = leaf;
+        if first != NONE {
+            self.nodes.at_mut(first).links[0] = leaf;
+        }
+        let backing = self.backings.slots.at_mut(backing);
+        backing.shadowed = backing.shadowed.saturating_add(u32::from(shadowed));
+        if let Some(plane) = backing.planes.get_mut(usize::from(plane)) {
+            tree::insert(&mut self.nodes, plane.root_mut(kind), leaf);
+        }
+        self.pieces = self.pieces.saturating_add(1);
+    }
+
+    /// Removes a piece, and its group with its entries when it was the last.
+    pub(super) fn remove_piece(&mut self, leaf: u32) {
+        let Node { group, links: [before, after], shadowed, .. } = *self.nodes.at(leaf);
+        let slot = self.groups.slots.at_mut(group);
+        let (number, plane, kind) = (slot.backing, slot.plane, slot.kind);
+        if before == NONE {
+            slot.first_piece = after;
+        } else {
+            self.nodes.at_mut(before).links[1] = after;
+        }
+        if after != NONE {
+            self.nodes.at_mut(after).links[0] = before;
+        }
+        let backing = self.backings.slots.at_mut(number);
+        backing.shadowed = backing.shadowed.saturating_sub(u32::from(shadowed));
+        if let Some(plane) = backing.planes.get_mut(usize::from(plane)) {
+            tree::remove(&mut self.nodes, plane.root_mut(kind), leaf);
+        }
+        self.nodes.give_back(leaf);
+        self.pieces = self.pieces.saturating_sub(1);
+        if before == NONE && after == NONE {
+            self.remove_empty_group(group, number);
+        }
+    }
+
+    fn remove_empty_group(&mut self, group: u32, backing: u32) {
+        self.groups.no_longer_whole(group);
+        let mut entry = self.groups.slots.at(group).first_entry;
+        if entry == NONE {
+            self.leave_tombstones(group);
+        }
+        while entry != NONE {
+            let next = self.entries.at(entry).in_group[1];
+            self.leave_task(entry);
+            self.entries.give_back(entry);
+            entry = next;
+        }
+        self.groups.slots.give_back(group);
+        self.backings.remove_group(backing);
+    }
+
+    /// Removes a group with its pieces and entries.
+    pub(super) fn remove_group(&mut self, group: u32) {
+        // The group goes with its last piece, and then reads as something else: so it is asked before.
+        let mut leaf = self.groups.slots.at(group).first_piece;
+        while leaf != NONE {
+            let after = self.nodes.at(leaf).links[1];
+            self.remove_piece(leaf);
+            leaf = after;
+        }
+    }
+
+    /// A live pair of a task and a group's view, the newest of both.
+    pub(super) fn add_entry(&mut self, task: u32, group: u32) {
+        let in_group = self.groups.slots.at(group).first_entry;
+        let of_task = self.tasks.slots.at(task).first_entry;
+        let entry = EntrySlot { task, group, in_group: [NONE, in_group], of_task: [NONE, of_task] };
+        let entry = self.entries.take(entry);
+        self.groups.slots.at_mut(group).first_entry = entry;
+        self.tasks.slots.at_mut(task).first_entry = entry;
+        if in_group != NONE {
+            self.entries.at_mut(in_group).in_group[0] = entry;
+        }
+        if of_task != NONE {
+            self.entries.at_mut(of_task).of_task[0] = entry;
+        }
+    }
+
+    fn leave_task(&mut self, entry: u32) {
+        let EntrySlot { task, of_task: [before, after], .. } = *self.entries.at(entry);
+        if before == NONE {
+            self.tasks.slots.at_mut(task).first_entry = after;
+        } else {
+            self.entries.at_mut(before).of_task[1] = after;
+        }
+        if after != NONE {
+            self.entries.at_mut(after).of_task[0] = before;
+        }
+    }
+
+    /// Removes an entry and leaves its group without one, if it was the last.
+    pub(super) fn remove_entry(&mut self, entry: u32) {
+        self.leave_task(entry);
+        let EntrySlot { group, in_group: [before, after], .. } = *self.entries.at(entry);
+        if before == NONE {
+            self.groups.slots.at_mut(group).first_entry = after;
+        } else {
+            self.entries.at_mut(before).in_group[1] = after;
+        }
+        if after != NONE {
+            self.entries.at_mut(after).in_group[0] = before;
+        }
+        self.entries.give_back(entry);
+    }
+
+    /// A write without a task goes into the list of those that still hide bytes of others.
+    pub(super) fn enter_tombstones(&mut self, group: u32) {
+        let backing = self.backings.slots.at_mut(self.groups.slots.at(group).backing);
+        let first = backing.first_tombstone;
+        backing.first_tombstone = group;
+        backing.tombstones = backing.tombstones.saturating_add(1);
+        self.groups.slots.at_mut(group).tombstones = [NONE, first];
+        if first != NONE {
+            self.groups.slots.at_mut(first).tombstones[0] = group;
+        }
+    }
+
+    pub(super) fn leave_tombstones(&mut self, group: u32) {
+        let slot = self.groups.slots.at(group);
+        let [before, after] = slot.tombstones;
+        let backing = self.backings.slots.at_mut(slot.backing);
+        backing.tombstones = backing.tombstones.saturating_sub(1);
+        if before == NONE {
+            backing.first_tombstone = after;
+        } else {
+            self.groups.slots.at_mut(before).tombstones[1] = after;
+        }
+        if after != NONE {
+            self.groups.slots.at_mut(after).tombstones[0] = before;
+        }
+    }
+
+    /// Removes tombstones that hide nothing, when that is certain or worth its while.
+    pub(super) fn tidy(&mut self, number: u32) {
+        let backing = self.backings.slots.at(number);
+        if backing.tombstones == 0 || (backing.shadowed > 0 && backing.tombstones < backing.sweep_at) {
+            return;
+        }
+        let mut group = backing.first_tombstone;
+        while group != NONE {
+            let next = self.groups.slots.at(group).tombstones[1];
+            if !self.hides_something(group) {
+                self.remove_group(group);
+            }
+            group = next;
+        }
+        let backing = self.backings.slots.at_mut(number);
+        backing.sweep_at = backing.tombstones.saturating_mul(2).max(FEW_TOMBSTONES);
+    }
+
+    /// A write hides bytes of a piece that is older.
+    pub(super) fn hides_something(&self, group: u32) -> bool {
+        let write = self.groups.slots.at(group);
+        let backing = self.backings.slots.at(write.backing);
+        let sight = Sight { nodes: &self.nodes, groups: &self.groups.slots, backing };
+        backing.shadowed > 0 && sight.hides_something(write)
+    }
+}

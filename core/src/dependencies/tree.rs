@@ -1,0 +1,375 @@
+//! A tree of areas: which of many pieces meet one area, in steps that grow with the logarithm of their number.
+//!
+//! Leaves are pieces. An inner node has two children and the hull of their areas. A leaf is inserted where the outlines grow
+//! least, and nodes are rotated so that the heights of two siblings never differ by more than one: a tree of 2^32 leaves
+//! is at most 46 high, which bounds the stack of a search.
+
+use super::area::Area;
+use super::pool::{Memory, NONE, Pool, Slot};
+
+/// Storage for a piece of a group, or for an inner node of a tree of them.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub(super) area: Area,
+    parent: u32,
+    /// The two children; of a leaf, the pieces before and after it in its group.
+    pub(super) links: [u32; 2],
+    /// The group of a leaf.
+    pub(super) group: u32,
+    /// The next leaf of a collection.
+    pub(super) chain: u32,
+    /// 0 for a leaf.
+    height: u8,
+    /// Bytes of this piece may have been written since.
+    pub(super) shadowed: bool,
+}
+
+impl Node {
+    /// A slot without a node.
+    pub const EMPTY: Self = Self::leaf(Area::EMPTY, NONE);
+
+    pub(super) const fn leaf(area: Area, group: u32) -> Self {
+        Self { area, parent: NONE, links: [NONE; 2], group, chain: NONE, height: 0, shadowed: false }
+    }
+}
+
+impl Slot for Node {
+    const EMPTY: Self = Self::EMPTY;
+    fn next_free(&self) -> u32 {
+        self.chain
+    }
+    fn set_next_free(&mut self, slot: u32) {
+        self.chain = slot;
+    }
+}
+
+/// More than the height of any tree.
+const STACK: usize = 64;
+
+type Nodes<M> = Pool<M, Node>;
+
+/// Shows every leaf that meets the area, until `visit` answers `false`.
+#[inline]
+pub(super) fn search<M: Memory>(
+    nodes: &Nodes<M>,
+    root: u32,
+    area: &Area,
+    mut visit: impl FnMut(u32, &Node) -> bool,
+) {
+    let mut stack = [NONE; STACK];
+    let mut depth = 0_usize;
+    let mut next = root;
+    if root == NONE || !nodes.at(root).area.meets(area) {
+        return;
+    }
+    loop {
+        let node = nodes.at(next);
+        if node.height == 0 {
+            if !visit(next, node) {
+                return;
+            }
+        } else {
+            let [first, second] = node.links;
+            match (nodes.at(first).area.meets(area), nodes.at(second).area.meets(area)) {
+                (true, true) => {
+                    if let Some(slot) = stack.get_mut(depth) {
+                        *slot = second;
+                        depth = depth.wrapping_add(1);
+                    }
+                    next = first;
+                    continue;
+                }
+                (true, false) => {
+                    next = first;
+                    continue;
+                }
+                (false, true) => {
+                    next = second;
+                    continue;
+                }
+                (false, false) => {}
+            }
+        }
+        depth = match depth.checked_sub(1) {
+            Some(depth) => depth,
+            None => return,
+        };
+        next = stack.get(depth).copied().unwrap_or(NONE);
+    }
+}
+
+/// Chains every leaf that meets the area, and gives the first of them.
+pub(super) fn collect<M: Memory>(nodes: &mut Nodes<M>, root: u32, area: &Area) -> u32 {
+    let mut stack = [NONE; STACK];
+    let mut depth = 0_usize;
+    let mut next = root;
+    let mut chain = NONE;
+    while next != NONE {
+        let node = nodes.at_mut(next);
+        let mut following = NONE;
+        if node.area.meets(area) {
+            if node.height == 0 {
+                node.chain = chain;
+                chain = next;
+            } else {
+                following = node.links[0];
+                if let Some(slot) = stack.get_mut(depth) {
+                    *slot = node.links[1];
+                    depth = depth.wrapping_add(1);
+                }
+            }
+        }
+        if following == NONE && depth > 0 {
+            depth = depth.wrapping_sub(1);
+            following = stack.get(depth).copied().unwrap_or(NONE);
+        }
+        next = following;
+    }
+    chain
+}
+
+/// Some leaf of a tree that has one.
+pub(super) fn any_leaf<M: Memory>(nodes: &Nodes<M>, root: u32) -> u32 {
+    let mut next = root;
+    while next != NONE && nodes.at(next).height > 0 {
+        next = nodes.at(next).links[0];
+    }
+    next
+}
+
+/// How many leaves a tree has.
+pub(super) fn count_leaves<M: Memory>(nodes: &Nodes<M>, root: u32) -> u32 {
+    let everywhere = Area { left: 0, right: u64::MAX, top: 0, bottom: u64::MAX };
+    let mut count = 0_u32;
+    search(nodes, root, &everywhere, |_, _| {
+        count = count.saturating_add(1);
+        true
+    });
+    count
+}
+
+/// Puts a leaf into the tree. The pool has one slot for every leaf besides the leaves' own.
+pub(super) fn insert<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, leaf: u32) {
+    if *root == NONE {
+        *root = leaf;
+        nodes.at_mut(leaf).parent = NONE;
+        return;
+    }
+    let area = nodes.at(leaf).area;
+    let sibling = best_sibling(nodes, *root, &area);
+    let parent = nodes.at(sibling).parent;
+    let inner = Node {
+        area: nodes.at(sibling).area.hull(&area),
+        parent,
+        links: [sibling, leaf],
+        height: nodes.at(sibling).height.saturating_add(1),
+        ..Node::EMPTY
+    };
+    let inner = nodes.take(inner);
+    replace_child(nodes, root, parent, sibling, inner);
+    nodes.at_mut(sibling).parent = inner;
+    nodes.at_mut(leaf).parent = inner;
+    mend(nodes, root, parent);
+}
+
+/// Takes a leaf out of the tree; its slot stays the caller's.
+pub(super) fn remove<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, leaf: u32) {
+    let parent = nodes.at(leaf).parent;
+    if parent == NONE {
+        *root = NONE;
+        return;
+    }
+    let [first, second] = nodes.at(parent).links;
+    let sibling = if first == leaf { second } else { first };
+    let above = nodes.at(parent).parent;
+    replace_child(nodes, root, above, parent, sibling);
+    nodes.at_mut(sibling).parent = above;
+    nodes.give_back(parent);
+    mend(nodes, root, above);
+}
+
+/// Makes a leaf's area a part of what it was.
+pub(super) fn shrink<M: Memory>(nodes: &mut Nodes<M>, leaf: u32, area: Area) {
+    nodes.at_mut(leaf).area = area;
+    let mut next = nodes.at(leaf).parent;
+    while next != NONE {
+        let [first, second] = nodes.at(next).links;
+        let hull = nodes.at(first).area.hull(&nodes.at(second).area);
+        let node = nodes.at_mut(next);
+        if node.area == hull {
+            return;
+        }
+        node.area = hull;
+        next = node.parent;
+    }
+}
+
+/// The node that a new leaf is paired with, so that the outlines grow least.
+fn best_sibling<M: Memory>(nodes: &Nodes<M>, root: u32, area: &Area) -> u32 {
+    let mut best = root;
+    loop {
+        let node = nodes.at(best);
+        if node.height == 0 {
+            return best;
+        }
+        let combined = node.area.hull(area).outline();
+        // Outlines only steer: that one past 2^63 saturates costs time, nothing else.
+        let direct = combined.saturating_mul(2);
+        let inherited = combined.saturating_sub(node.area.outline()).saturating_mul(2);
+        let [first, second] = node.links;
+        let [cost_first, cost_second] = [first, second].map(|child| {
+            let child = nodes.at(child);
+            let combined = child.area.hull(area).outline();
+            let own = if child.height == 0 { 0 } else { child.area.outline() };
+            combined.saturating_sub(own).saturating_add(inherited)
+        });
+        if direct < cost_first && direct < cost_second {
+            return best;
+        }
+        best = if cost_first <= cost_second { first } else { second };
+    }
+}
+
+fn replace_child<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, parent: u32, old: u32, new: u32) {
+    if parent == NONE {
+        *root = new;
+    } else {
+        let [first, second] = &mut nodes.at_mut(parent).links;
+        *(if *first == old { first } else { second }) = new;
+    }
+}
+
+/// Corrects heights and areas from a node upwards, and rotates where the children's heights differ by two.
+fn mend<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, from: u32) {
+    let mut next = from;
+    while next != NONE {
+        let [first, second] = nodes.at(next).links;
+        let (low, high) = (nodes.at(first).height, nodes.at(second).height);
+        let top = if low > high.saturating_add(1) {
+            rotate(nodes, root, next, first, second)
+        } else if high > low.saturating_add(1) {
+            rotate(nodes, root, next, second, first)
+        } else {
+            refit(nodes, next);
+            next
+        };
+        next = nodes.at(top).parent;
+    }
+}
+
+/// Lifts `tall` into the place of its parent, which takes the lower of its children. Gives the node now on top.
+fn rotate<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, parent: u32, tall: u32, short: u32) -> u32 {
+    let above = nodes.at(parent).parent;
+    let [first, second] = nodes.at(tall).links;
+    let (stays, moves) =
+        if nodes.at(first).height > nodes.at(second).height { (first, second) } else { (second, first) };
+    replace_child(nodes, root, above, parent, tall);
+    let lifted = nodes.at_mut(tall);
+    lifted.parent = above;
+    lifted.links = [parent, stays];
+    let lowered = nodes.at_mut(parent);
+    lowered.parent = tall;
+    lowered.links = [short, moves];
+    nodes.at_mut(moves).parent = parent;
+    refit(nodes, parent);
+    refit(nodes, tall);
+    tall
+}
+
+fn refit<M: Memory>(nodes: &mut Nodes<M>, inner: u32) {
+    let [first, second] = nodes.at(inner).links;
+    let (first, second) = (nodes.at(first), nodes.at(second));
+    let area = first.area.hull(&second.area);
+    let height = first.height.max(second.height).saturating_add(1);
+    let node = nodes.at_mut(inner);
+    node.area = area;
+    node.height = height;
+}
+
+#[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
+mod tests {
+    use super::super::pool::Lent;
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::vec;
+    use std::vec::Vec;
+
+    /// Every hull is the children's, every height is right, siblings differ by at most one, parents are those of the links.
+    fn check(nodes: &Nodes<Lent<'_>>, node: u32, parent: u32) -> u8 {
+        let here = nodes.at(node);
+        assert_eq!(here.parent, parent);
+        if here.height == 0 {
+            return 0;
+        }
+        let [first, second] = here.links;
+        let heights = [check(nodes, first, node), check(nodes, second, node)];
+        assert!(heights[0].abs_diff(heights[1]) <= 1, "{heights:?}");
+        assert_eq!(here.height, heights[0].max(heights[1]) + 1);
+        assert_eq!(here.area, nodes.at(first).area.hull(&nodes.at(second).area));
+        here.height
+    }
+
+    fn areas() -> impl Strategy<Value = Area> {
+        (0..40_u64, 1..9_u64, 0..40_u64, 1..9_u64).prop_map(|(left, width, top, height)| Area {
+            left,
+            right: left + width,
+            top,
+            bottom: top + height,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_search_finds_what_a_list_would_while_leaves_come_and_go(
+            steps in prop::collection::vec((areas(), areas(), 0..4_u32), 1..120)
+        ) {
+            let mut slots = vec![Node::EMPTY; 2 * steps.len()];
+            let mut nodes: Nodes<Lent<'_>> = Pool::new(slots.as_mut_slice());
+            let mut root = NONE;
+            let mut model: BTreeMap<u32, Area> = BTreeMap::new();
+            for (number, (area, asked, action)) in (0..).zip(&steps) {
+                match (action, model.keys().nth(number * 7 % model.len().max(1)).copied()) {
+                    (0, Some(leaf)) => {
+                        remove(&mut nodes, &mut root, leaf);
+                        nodes.give_back(leaf);
+                        model.remove(&leaf);
+                    }
+                    (1, Some(leaf)) => {
+                        let part = Area { right: model[&leaf].left + 1, ..model[&leaf] };
+                        shrink(&mut nodes, leaf, part);
+                        model.insert(leaf, part);
+                    }
+                    _ => {
+                        let leaf = nodes.take(Node::leaf(*area, 0));
+                        prop_assert_ne!(leaf, NONE);
+                        insert(&mut nodes, &mut root, leaf);
+                        model.insert(leaf, *area);
+                    }
+                }
+                if root != NONE {
+                    check(&nodes, root, NONE);
+                }
+                let expected: Vec<u32> =
+                    model.iter().filter(|(_, area)| area.meets(asked)).map(|(&leaf, _)| leaf).collect();
+                let mut found = Vec::new();
+                search(&nodes, root, asked, |leaf, _| {
+                    found.push(leaf);
+                    true
+                });
+                found.sort_unstable();
+                prop_assert_eq!(&found, &expected);
+                let mut collected = Vec::new();
+                let mut next = collect(&mut nodes, root, asked);
+                while next != NONE {
+                    collected.push(next);
+                    next = nodes.at(next).chain;
+                }
+                collected.sort_unstable();
+                prop_assert_eq!(collected, expected);
+                prop_assert_eq!(any_leaf(&nodes, root) == NONE, model.is_empty());
+            }
+        }
+    }
+}
