@@ -48,6 +48,14 @@
 #define BUFABI_STATUS_TOO_MANY_SCALARS 117 /* fault of: caller */
 #define BUFABI_STATUS_ARGUMENT_CLASH 118 /* fault of: caller */
 #define BUFABI_STATUS_ARGUMENTS_TOO_COMPLEX 119 /* fault of: capacity */
+#define BUFABI_STATUS_TRACKER_ARGUMENTS 128 /* fault of: capacity */
+#define BUFABI_STATUS_TRACKER_FAN_IN 129 /* fault of: capacity */
+#define BUFABI_STATUS_TRACKER_TASKS 130 /* fault of: capacity */
+#define BUFABI_STATUS_TRACKER_BACKINGS 131 /* fault of: capacity */
+#define BUFABI_STATUS_TRACKER_ENTRIES 132 /* fault of: capacity */
+#define BUFABI_STATUS_TRACKER_PIECES 133 /* fault of: capacity */
+#define BUFABI_STATUS_TRACKER_LINKS 134 /* fault of: capacity */
+#define BUFABI_STATUS_NOT_TRACKED 135 /* fault of: caller */
 #define BUFABI_STATUS_OTHER_OWNER 144 /* fault of: caller */
 #define BUFABI_STATUS_NEVER_EXISTED 145 /* fault of: caller */
 #define BUFABI_STATUS_STALE 146 /* fault of: caller */

@@ -204,7 +204,8 @@ pub(super) fn shrink<M: Memory>(nodes: &mut Nodes<M>, leaf: u32, area: Area) {
     }
 }
 
-/// The node that a new leaf is paired with, so that the outlines grow least.
+/// The leaf that a new one is paired with, so that the outlines grow least. Always a leaf, which is what keeps heights within
+/// one of each other.
 fn best_sibling<M: Memory>(nodes: &Nodes<M>, root: u32, area: &Area) -> u32 {
     let mut best = root;
     loop {
@@ -212,20 +213,12 @@ fn best_sibling<M: Memory>(nodes: &Nodes<M>, root: u32, area: &Area) -> u32 {
         if node.height == 0 {
             return best;
         }
-        let combined = node.area.hull(area).outline();
-        // Outlines only steer: that one past 2^63 saturates costs time, nothing else.
-        let direct = combined.saturating_mul(2);
-        let inherited = combined.saturating_sub(node.area.outline()).saturating_mul(2);
+        // Outlines only steer: that one past 2^64 saturates costs time, nothing else.
         let [first, second] = node.links;
         let [cost_first, cost_second] = [first, second].map(|child| {
             let child = nodes.at(child);
-            let combined = child.area.hull(area).outline();
-            let own = if child.height == 0 { 0 } else { child.area.outline() };
-            combined.saturating_sub(own).saturating_add(inherited)
+            child.area.hull(area).outline().saturating_sub(child.area.outline())
         });
-        if direct < cost_first && direct < cost_second {
-            return best;
-        }
         best = if cost_first <= cost_second { first } else { second };
     }
 }
