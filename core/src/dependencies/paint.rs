@@ -90,7 +90,7 @@ fn add_moved(map: &mut [u64], by: u64) {
 }
 
 #[cfg(test)]
-#[expect(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "test arithmetic")]
+#[expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
 mod tests {
     use super::*;
     use crate::view::View;
