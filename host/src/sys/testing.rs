@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::process::{Ending, Fork, exit_now, fork};
+use super::error::retry;
+use super::process::{Ending, Process, exit_now};
 
 /// Signals that came.
 static INTERRUPTIONS: AtomicU64 = AtomicU64::new(0);
@@ -68,23 +69,19 @@ impl Drop for Interruptions {
 pub(crate) fn in_fork(child: impl FnOnce() -> i32) -> Ending {
     // SAFETY: tests run in threads, so the child makes no call that could wait for a lock of another one: the allocator's are
     // looked after by the C library, and its function takes no others.
-    match unsafe { fork() }.unwrap() {
-        Fork::Child => {
-            let status = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101);
-            exit_now(status)
+    let process = match retry("fork", || unsafe { libc::fork() }).unwrap() {
+        0 => exit_now(std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101)),
+        pid => Process::open(pid).unwrap(),
+    };
+    let begin = Instant::now();
+    loop {
+        if let Some(ending) = process.ended().unwrap() {
+            return ending;
         }
-        Fork::Parent(process) => {
-            let begin = Instant::now();
-            loop {
-                if let Some(ending) = process.ended().unwrap() {
-                    return ending;
-                }
-                if begin.elapsed() > Duration::from_secs(20) {
-                    process.send(libc::SIGKILL).unwrap();
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            }
+        if begin.elapsed() > Duration::from_secs(20) {
+            process.send(libc::SIGKILL).unwrap();
         }
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The `bufabi` program as its users meet it: arguments and bytes in; output, complaints and exit status out.
 #![expect(
     clippy::unwrap_used,
+    clippy::indexing_slicing,
     clippy::arithmetic_side_effects,
     clippy::string_slice,
     reason = "a test that fails here says so well enough"
