@@ -1,7 +1,7 @@
-//! The overlap rows of docs/figures.md: medians over many pairs, and the slowest single pair, which a mean would hide.
+//! The overlap and submit rows of docs/figures.md, each beside a plain copy of the same bytes in the same run.
 //!
-//! Each figure is printed with the time of a plain copy of the same bytes in the same run. Pairs are drawn anew from a fixed seed, so
-//! that the branch predictor learns no single one.
+//! Pairs are drawn from a fixed seed. Fast answers are timed over many pairs in turn, so that the branch predictor learns no single
+//! one; of the others the median and the slowest pair are picked and timed.
 #![expect(
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
@@ -11,15 +11,15 @@
 )]
 
 use std::hint::black_box;
-use std::time::Instant;
-
 use std::num::{NonZeroU32, NonZeroU64};
+use std::time::{Duration, Instant};
 
 use bufabi_core::overlap::{Relation, first_common, relate};
 use bufabi_core::task_args::{MAX_TENSORS, Scratch};
 use bufabi_core::wire::body::Body;
 use bufabi_core::wire::descriptor::DescriptorFields;
 use bufabi_core::{Access, DType, Descriptor, Identity, OwnerInstanceId, Submission, Tag, Tensor, View};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 /// A small generator of numbers (splitmix64): the same pairs in every run.
 struct Random(u64);
@@ -172,48 +172,25 @@ fn pairs(count: usize, meeting: bool, mut draw: impl FnMut(&mut Random) -> Pair)
     pairs
 }
 
-fn median(times: &mut [f64]) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
-}
-
-/// Nanoseconds per pair: the median of many passes over all of them.
-fn per_pair<T>(pairs: &[Pair], mut question: impl FnMut(&View, &View) -> T) -> f64 {
-    let mut passes: Vec<f64> = (0..200)
-        .map(|_| {
-            let start = Instant::now();
-            for (a, b) in pairs {
-                black_box(question(black_box(a), black_box(b)));
-            }
-            start.elapsed().as_nanos() as f64 / pairs.len() as f64
-        })
-        .collect();
-    median(&mut passes)
-}
-
-/// Nanoseconds of each pair, the best of a few tries, in ascending order.
-fn each_pair<T>(pairs: &[Pair], mut question: impl FnMut(&View, &View) -> T) -> Vec<f64> {
-    let mut times: Vec<f64> = pairs
+/// Nanoseconds of each pair, the best of a few tries, in ascending order, with the pair.
+fn each_pair<T>(pairs: &[Pair], mut question: impl FnMut(&View, &View) -> T) -> Vec<(f64, Pair)> {
+    let mut times: Vec<(f64, Pair)> = pairs
         .iter()
-        .map(|(a, b)| {
-            (0..5)
-                .map(|_| {
-                    let start = Instant::now();
-                    black_box(question(black_box(a), black_box(b)));
-                    start.elapsed().as_nanos() as f64
-                })
-                .fold(f64::INFINITY, f64::min)
+        .map(|&(a, b)| {
+            let tries = (0..5).map(|_| {
+                let start = Instant::now();
+                black_box(question(black_box(&a), black_box(&b)));
+                start.elapsed().as_nanos() as f64
+            });
+            (tries.fold(f64::INFINITY, f64::min), (a, b))
         })
         .collect();
-    times.sort_by(f64::total_cmp);
+    times.sort_by(|a, b| a.0.total_cmp(&b.0));
     times
 }
 
-fn copy_of_pair(pairs: &[Pair]) -> f64 {
-    per_pair(pairs, |a, b| black_box((*a, *b)))
-}
-
-fn kinds(pairs: &[Pair]) -> String {
+/// What the answers were, so that nobody takes pairs that are all apart for a result.
+fn kinds(name: &str, pairs: &[Pair]) {
     let mut counts = [0_usize; 4];
     for (a, b) in pairs {
         let kind = match relate(a, b) {
@@ -224,56 +201,73 @@ fn kinds(pairs: &[Pair]) -> String {
         };
         counts[kind] += 1;
     }
-    let percent = counts.map(|count| 100.0 * count as f64 / pairs.len() as f64);
-    format!(
-        "{:.1}% disjoint {:.1}% overlap {:.1}% cover {:.2}% may",
-        percent[0], percent[1], percent[2], percent[3]
-    )
-}
-
-fn fast(name: &str, to_reach: u32, pairs: &[Pair]) {
-    let (took, copy) = (per_pair(pairs, relate), copy_of_pair(pairs));
-    println!("{name:<34} {took:>8.1} ns  (to reach {to_reach}, plain copy {copy:.1})  {}", kinds(pairs));
-}
-
-fn general(name: &str, pairs: &[Pair]) {
-    let times = each_pair(pairs, relate);
-    let common = each_pair(pairs, first_common);
-    let at = |times: &[f64], part: f64| times[((times.len() - 1) as f64 * part) as usize];
+    let [disjoint, overlapping, covering, unknown] =
+        counts.map(|count| 100.0 * count as f64 / pairs.len() as f64);
     println!(
-        "{name:<34} median {:>6.0}  99% {:>6.0}  worst {:>6.0} ns  (to reach 1000 / 50000, plain copy {:.1})  {}",
-        at(&times, 0.5),
-        at(&times, 0.99),
-        at(&times, 1.0),
-        copy_of_pair(pairs),
-        kinds(pairs)
-    );
-    println!(
-        "{:<34} median {:>6.0}  99% {:>6.0}  worst {:>6.0} ns",
-        "  its lowest common byte",
-        at(&common, 0.5),
-        at(&common, 0.99),
-        at(&common, 1.0)
+        "{name}: {disjoint:.1} % disjoint, {overlapping:.1} % overlapping, {covering:.1} % covering, {unknown:.2} % unknown"
     );
 }
 
-/// A task's arguments, and how long the whole submit check takes, in nanoseconds.
-fn submit_check(name: &str, to_reach: u32, arguments: &[(Tensor, Tag)]) {
-    let (tensors, tags): (Vec<Tensor>, Vec<Tag>) = arguments.iter().copied().unzip();
-    let mut scratch = Box::new(Scratch::<MAX_TENSORS>::new());
-    let mut copy = tensors.clone();
-    let (mut checks, mut copies) = (vec![], vec![]);
-    let mut result = Ok(());
-    for _ in 0..1000 {
-        let start = Instant::now();
-        result = Submission::check(black_box(&tensors), black_box(&tags), &[], &mut scratch).map(|_| ());
-        checks.push(start.elapsed().as_nanos() as f64);
-        let start = Instant::now();
-        black_box(&mut copy).copy_from_slice(black_box(&tensors));
-        copies.push(start.elapsed().as_nanos() as f64);
+/// All pairs in one go: what one of them takes is a 1,024th.
+fn all_pairs(c: &mut Criterion) {
+    let mut group = c.benchmark_group("overlap of 1024 pairs");
+    group.throughput(Throughput::Elements(1024));
+    let array = |random: &mut Random| tiles_of(random, ARRAY);
+    for (name, pairs) in [
+        ("ranges apart", pairs(1024, false, ranges_apart)),
+        ("grid of tiles", pairs(1024, false, grid_tiles)),
+        ("tiles of a matrix", pairs(1024, false, |random| tiles_of(random, MATRIX))),
+        ("tiles of an array of rank 5", pairs(1024, false, array)),
+        ("tiles of an array of rank 5, bounds meeting", pairs(1024, true, array)),
+    ] {
+        kinds(name, &pairs);
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                for (a, b) in &pairs {
+                    black_box(relate(black_box(a), black_box(b)));
+                }
+            });
+        });
     }
-    let (check, copy) = (median(&mut checks), median(&mut copies));
-    println!("{name:<44} {check:>9.0} ns  (to reach {to_reach}, plain copy {copy:.0})  {result:?}");
+    let pairs = pairs(1024, false, ranges_apart);
+    group.bench_function("plain copy", |b| {
+        b.iter(|| {
+            for pair in &pairs {
+                black_box(*black_box(pair));
+            }
+        });
+    });
+}
+
+/// The median pair and the slowest one of many: a mean would hide both.
+fn single_pairs(c: &mut Criterion) {
+    let mut group = c.benchmark_group("overlap of a pair");
+    for (name, pairs) in [
+        ("stepped", pairs(5_000, true, stepped)),
+        ("transposed", pairs(5_000, true, transposed)),
+        ("mixed rank and type", pairs(5_000, true, mixed)),
+        ("any strides", pairs(5_000, true, any)),
+        ("made to be hard", pairs(1_000, true, hard)),
+    ] {
+        kinds(name, &pairs);
+        let (relations, commons) = (each_pair(&pairs, relate), each_pair(&pairs, first_common));
+        let of = |pairs: &[(f64, Pair)]| {
+            [("median", pairs.len() / 2), ("slowest", pairs.len() - 1)]
+                .map(|(which, at)| (which, pairs[at].1))
+        };
+        for (which, (first, second)) in of(&relations) {
+            group.bench_function(format!("{name}, {which}"), |b| {
+                b.iter(|| relate(black_box(&first), black_box(&second)));
+            });
+        }
+        for (which, (first, second)) in of(&commons) {
+            group.bench_function(format!("{name}, lowest common byte, {which}"), |b| {
+                b.iter(|| first_common(black_box(&first), black_box(&second)));
+            });
+        }
+    }
+    let pair = pairs(1, true, mixed)[0];
+    group.bench_function("plain copy", |b| b.iter(|| *black_box(&pair)));
 }
 
 fn buffer(number: u64) -> Descriptor {
@@ -292,60 +286,65 @@ fn argument(number: u64, tag: Tag, offset: u64, shapes: &[u32], strides: &[u32])
     (Tensor::new(&buffer(number), &view).unwrap(), tag)
 }
 
-fn submit_checks() {
+/// 256 arguments of one task, with the submit check of them all.
+fn submit_checks(c: &mut Criterion) {
+    let all = |one: &dyn Fn(u64) -> (Tensor, Tag)| (0..256).map(one).collect::<Vec<_>>();
+    let tag_of = |i: u64| if i.is_multiple_of(2) { Tag::Input } else { Tag::Output };
+    let rows = all(&|i| argument(1, Tag::Output, i * 16 * 4096, &[16, 1024], &[1024, 1]));
+    let columns = all(&|i| argument(1, Tag::Output, i * 16, &[1024, 4], &[1024, 1]));
+    let half = all(&|i| argument(1, tag_of(i), i * 16, &[1024, 4], &[1024, 1]));
+    let grid = all(&|i| {
+        let element = i / 16 * 64 * 1024 + i % 16 * 64;
+        argument(1, Tag::Inout, element * 4, &[64, 64], &[1024, 1])
+    });
+    let blocks = all(&|i| {
+        let element = i / 64 * 4 * 65_536 + i % 64 * 4;
+        argument(1, Tag::Inout, element * 4, &[4, 64, 4], &[65_536, 256, 1])
+    });
+    let pairs = all(&|i| argument(i / 2, tag_of(i), i % 2 * 4096, &[1024], &[1]));
+    let reads = all(&|i| argument(i, Tag::Input, 0, &[1024], &[1]));
+
     let mut random = Random(3);
-    let mut shuffle = |arguments: &[(Tensor, Tag)]| {
-        let mut arguments = arguments.to_vec();
-        for i in (1..arguments.len()).rev() {
-            arguments.swap(i, random.below(i as u32 + 1) as usize);
+    let mut group = c.benchmark_group("submit check of 256 arguments");
+    let mut scratch = Box::new(Scratch::<MAX_TENSORS>::new());
+    for (name, arguments) in [
+        ("row slices", rows),
+        ("column tiles", columns),
+        ("column tiles, every other one read", half),
+        ("tiles in a grid", grid),
+        ("blocks of rank 3", blocks),
+        ("write-read pairs on 128 buffers", pairs),
+        ("reads of 256 buffers", reads),
+    ] {
+        for order in ["in order", "shuffled"] {
+            let mut arguments = arguments.clone();
+            if order == "shuffled" {
+                for i in (1..arguments.len()).rev() {
+                    arguments.swap(i, random.below(i as u32 + 1) as usize);
+                }
+            }
+            let (tensors, tags): (Vec<Tensor>, Vec<Tag>) = arguments.into_iter().unzip();
+            Submission::check(&tensors, &tags, &[], &mut scratch).unwrap();
+            group.bench_function(format!("{name}, {order}"), |b| {
+                b.iter(|| {
+                    Submission::check(black_box(&tensors), black_box(&tags), &[], &mut scratch).is_ok()
+                });
+            });
         }
-        arguments
-    };
-    let rows: Vec<_> =
-        (0..256).map(|i| argument(1, Tag::Output, i * 16 * 4096, &[16, 1024], &[1024, 1])).collect();
-    submit_check("256 written row slices", 10_000, &rows);
-    submit_check("  in any order", 10_000, &shuffle(&rows));
-    let columns: Vec<_> =
-        (0..256).map(|i| argument(1, Tag::Output, i * 16, &[1024, 4], &[1024, 1])).collect();
-    submit_check("256 written column tiles", 30_000, &columns);
-    submit_check("  in any order", 30_000, &shuffle(&columns));
-    let half: Vec<_> = columns
-        .iter()
-        .enumerate()
-        .map(|(i, &(tensor, tag))| (tensor, if i % 2 == 0 { Tag::Input } else { tag }))
-        .collect();
-    submit_check("  every other one only read", 30_000, &shuffle(&half));
-    let grid: Vec<_> = (0..256)
-        .map(|i| argument(1, Tag::Inout, (i / 16 * 64 * 1024 + i % 16 * 64) * 4, &[64, 64], &[1024, 1]))
-        .collect();
-    submit_check("256 written tiles in a grid", 30_000, &shuffle(&grid));
-    let blocks: Vec<_> = (0..256)
-        .map(|i| {
-            argument(1, Tag::Inout, (i / 16 * 64 * 64 * 4 + i % 16 * 4) * 4, &[4, 64, 4], &[65_536, 256, 1])
-        })
-        .collect();
-    submit_check("256 written blocks of rank 3 (one by one)", 0, &shuffle(&blocks));
-    let buffers: Vec<_> = (0..256)
-        .map(|i| {
-            argument(i / 2, if i % 2 == 0 { Tag::Input } else { Tag::Output }, i % 2 * 4096, &[1024], &[1])
-        })
-        .collect();
-    submit_check("256 ranges of 128 buffers", 0, &buffers);
-    submit_check("  in any order", 0, &shuffle(&buffers));
-    let reads: Vec<_> = (0..256).map(|i| argument(i, Tag::Input, 0, &[1024], &[1])).collect();
-    submit_check("256 read ranges of 256 buffers", 0, &reads);
+    }
+    let tensors: Vec<Tensor> =
+        all(&|i| argument(i, Tag::Input, 0, &[1024], &[1])).iter().map(|a| a.0).collect();
+    let mut copy = tensors.clone();
+    group.bench_function("plain copy", |b| {
+        b.iter(|| black_box(&mut copy).copy_from_slice(black_box(&tensors)));
+    });
 }
 
-fn main() {
-    submit_checks();
-    fast("ranges apart", 3, &pairs(1024, false, ranges_apart));
-    fast("grid of tiles, rank 2", 10, &pairs(1024, false, grid_tiles));
-    fast("any tiles of a matrix, rank 2", 10, &pairs(1024, false, |random| tiles_of(random, MATRIX)));
-    fast("any tiles of an array, rank 5", 25, &pairs(1024, false, |random| tiles_of(random, ARRAY)));
-    fast("the same, bounds meeting", 25, &pairs(1024, true, |random| tiles_of(random, ARRAY)));
-    general("stepped", &pairs(20_000, true, stepped));
-    general("transposed", &pairs(20_000, true, transposed));
-    general("mixed rank and type", &pairs(20_000, true, mixed));
-    general("any strides", &pairs(20_000, true, any));
-    general("made to be hard", &pairs(2_000, true, hard));
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(1));
+    targets = all_pairs, single_pairs, submit_checks
 }
+criterion_main!(benches);
