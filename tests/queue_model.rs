@@ -533,3 +533,45 @@ fn capacity_is_exactly_the_depth() {
         }
     }
 }
+
+/// Four inputs and STOP, given back in each of their 120 orders: the head moves over those at the front, and no further.
+#[test]
+fn a_window_is_given_back_in_every_order() {
+    let layout = QueueLayout::new(8, 64, 64).unwrap();
+    let mut orders: Vec<Vec<usize>> = vec![Vec::new()];
+    for message in 0..5 {
+        orders = orders
+            .into_iter()
+            .flat_map(|order| {
+                (0..=order.len()).map(move |at| {
+                    let mut longer = order.clone();
+                    longer.insert(at, message);
+                    longer
+                })
+            })
+            .collect();
+    }
+    assert_eq!(orders.len(), 120);
+    for order in orders {
+        let memory = AtomicMemory::new(layout.payload_bytes(), COUNTER_BYTES);
+        let mut host = L3End::new(layout, &memory, [0; 8]).unwrap();
+        let mut task = L2End::<_, _, 4>::new(layout, &memory, [0; 8]).unwrap();
+        for number in 0..4 {
+            host.try_enqueue(Kind::Data, &[number]).unwrap();
+        }
+        host.request_stop(Duration::ZERO, &mut Counted::default()).unwrap();
+        // STOP has a place although the window is full.
+        let handles: Vec<Handle> = (0..5).map(|_| task.try_receive().unwrap().handle()).collect();
+        let mut given_back = [false; 5];
+        for message in order {
+            assert!(!task.is_drained());
+            task.release(handles[message]).unwrap();
+            given_back[message] = true;
+            let front = given_back.iter().take_while(|&&is_given_back| is_given_back).count();
+            let head = memory.counter(counters::INPUT_HEAD).load(Ordering::Relaxed);
+            assert_eq!(usize::try_from(head).unwrap(), front);
+        }
+        assert!(task.is_drained());
+        assert_eq!(task.try_receive(), Err(ReceiveError::Stopped));
+    }
+}

@@ -1,0 +1,135 @@
+//! Both ends of the message queue in two threads, with every byte checked at the other end.
+#![expect(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "what a test did not expect fails it"
+)]
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use bufabi_core::queue::{
+    COUNTER_BYTES, Counts, Kind, L2End, L3End, Opcode, QueueLayout, ReceiveError, counters,
+};
+use bufabi_core::region::RegionAccess;
+use bufabi_tests::clock::Machine;
+use bufabi_tests::memory::AtomicMemory;
+use bufabi_tests::random::Random;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const WINDOW: usize = 4;
+
+/// The bytes of message `number`, of 0 to `most`: what both sides know without telling each other.
+fn message(number: u64, most: u64, out: &mut Vec<u8>) {
+    let mut random = Random::new(number);
+    let nbytes = match random.below(16) {
+        0 => 0,
+        1 => most,
+        2..=4 => random.below(most + 1),
+        _ => random.below(48),
+    };
+    out.clear();
+    while u64::try_from(out.len()).unwrap() < nbytes {
+        out.extend_from_slice(&random.next().to_le_bytes());
+    }
+    out.truncate(usize::try_from(nbytes).unwrap());
+}
+
+/// L2 answers each input with the same bytes, from a window whose messages it gives back out of order.
+fn task<A: RegionAccess>(mut end: L2End<A, Vec<u64>, WINDOW>, most: u64) -> u64 {
+    let mut clock = Machine::start();
+    let (mut out, mut expected) = (vec![0; usize::try_from(most).unwrap()], Vec::new());
+    let mut random = Random::new(99);
+    let mut held = Vec::new();
+    let mut number = 0;
+    while !end.is_drained() {
+        // It only waits for more while it holds nothing: L3 may have no room before something is given back.
+        let limit = if held.is_empty() { LIMIT } else { Duration::ZERO };
+        match end.receive(limit, &mut clock) {
+            Ok(received) => {
+                held.push(received.handle());
+                if received.opcode() == Opcode::Stop {
+                    continue;
+                }
+                message(number, most, &mut expected);
+                let nbytes = end.read_into(received.handle(), &mut out).unwrap();
+                assert_eq!(out[..nbytes], expected, "input {number}");
+                number += 1;
+                // In its place, in two pieces and with room to spare now and then.
+                let nbytes = u64::try_from(nbytes).unwrap();
+                let spare = if random.below(4) == 0 { most - nbytes } else { 0 };
+                let reservation = end.reserve(nbytes + spare, LIMIT, &mut clock).unwrap();
+                let (early, late) = expected.split_at(expected.len() / 2);
+                end.write(&reservation, 0, early).unwrap();
+                end.write(&reservation, u64::try_from(early.len()).unwrap(), late).unwrap();
+                end.commit(&reservation, Kind::Data, nbytes).unwrap();
+                if random.below(2) == 0 {
+                    continue;
+                }
+            }
+            Err(ReceiveError::TimedOut | ReceiveError::WindowFull { .. } | ReceiveError::Stopped) => {}
+            Err(error) => panic!("{error}"),
+        }
+        let index = usize::try_from(random.next()).unwrap() % held.len();
+        end.release(held.swap_remove(index)).unwrap();
+    }
+    number
+}
+
+/// L3 sends as many as it can, and takes answers in between.
+fn host<A: RegionAccess>(mut end: L3End<A, Vec<u64>>, most: u64, messages: u64) {
+    let mut clock = Machine::start();
+    let (mut bytes, mut expected) = (Vec::new(), Vec::new());
+    let mut out = vec![0; usize::try_from(most).unwrap()];
+    let (mut sent, mut answered) = (0, 0);
+    message(0, most, &mut bytes);
+    while answered < messages {
+        // It waits for answers while some are to come, and else for room.
+        let limit = if answered < sent { Duration::ZERO } else { LIMIT };
+        if sent < messages && end.enqueue(Kind::Data, &bytes, limit, &mut clock).is_ok() {
+            sent += 1;
+            message(sent, most, &mut bytes);
+            continue;
+        }
+        let (opcode, nbytes) = end.dequeue_into(&mut out, LIMIT, &mut clock).unwrap();
+        message(answered, most, &mut expected);
+        assert_eq!((opcode, &out[..nbytes]), (Opcode::Data, &expected[..]), "output {answered}");
+        answered += 1;
+    }
+    end.request_stop(LIMIT, &mut clock).unwrap();
+}
+
+#[test]
+fn messages_go_between_two_threads_and_back_whole_and_in_order() {
+    let long = std::env::var("BUFABI_LONG").is_ok_and(|value| value == "1");
+    let messages: u64 = if long { 10_000_000 } else { 200_000 };
+    let layouts = [(4, 512, 512), (8, 1024, 512), (64, 1024, 4096)];
+    let share = messages / 3 + 1;
+    for (depth, input, output) in layouts {
+        let layout = QueueLayout::new(depth, input, output).unwrap();
+        let most = input.min(output);
+        let memory = AtomicMemory::new(layout.payload_bytes(), COUNTER_BYTES);
+        // The halves of the counts that stand in memory wrap on the way.
+        let counts = Counts { input: (1 << 32) - share / 2, output: (1 << 32) - share / 3 };
+        for (counter, count) in [
+            (counters::INPUT_TAIL, counts.input),
+            (counters::INPUT_HEAD, counts.input),
+            (counters::OUTPUT_TAIL, counts.output),
+            (counters::OUTPUT_HEAD, counts.output),
+        ] {
+            memory.counter(counter).store(u32::try_from(count).unwrap(), Ordering::Relaxed);
+        }
+        let marks = vec![0; usize::try_from(depth).unwrap()];
+        let l3 = L3End::starting_at(layout, &memory, marks.clone(), counts).unwrap();
+        let l2 = L2End::starting_at(layout, &memory, marks, counts).unwrap();
+        let received = thread::scope(|scope| {
+            let received = scope.spawn(move || task(l2, most));
+            host(l3, most, share);
+            received.join().unwrap()
+        });
+        assert_eq!(received, share);
+    }
+}
