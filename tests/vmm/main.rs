@@ -1,0 +1,10 @@
+//! Device memory that real processes share, over both drivers: software memory, and the Ascend driver's calls answered by a
+//! stand-in library.
+#![forbid(unsafe_code)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do fails it")]
+
+mod acl;
+mod conformance;
+mod limits;
+mod peer;
+mod stand_in;
