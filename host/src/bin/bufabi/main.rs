@@ -1,12 +1,15 @@
 //! The `bufabi` program: one command to a file. Results go to standard output, complaints to standard error.
 
 mod check;
+mod edges;
 mod failure;
 mod graph;
 mod inspect;
 mod layout;
 mod npy;
+mod plan;
 mod run;
+mod table;
 
 use std::process::ExitCode;
 
@@ -27,6 +30,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Run(run::Run),
+    Plan(plan::Plan),
     Inspect(inspect::Inspect),
     Check(check::Check),
     Layout(layout::Layout),
@@ -35,6 +39,7 @@ enum Command {
 fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
         Command::Run(command) => command.run(),
+        Command::Plan(command) => command.run(),
         Command::Inspect(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Layout(command) => command.run(),

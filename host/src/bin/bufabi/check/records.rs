@@ -1,5 +1,6 @@
 //! One line, one answer: how each kind of record is read from its words, and what is said of it.
 
+use bufabi_core::overlap::{self, Relation};
 use bufabi_core::wire::chip_tensor::ChipTensor;
 use bufabi_core::{Blob, BlobError, Code, Descriptor, Tensor};
 use clap::ValueEnum;
@@ -13,6 +14,8 @@ pub(crate) enum Kind {
     Tensors,
     /// CAPACITY HEX: ok T S, or the first broken rule; `-` is no bytes.
     Blobs,
+    /// HEX HEX, two tensors: whether they share a byte, 0 or 1, and whether the first covers the second; or the first broken rule.
+    Overlaps,
     /// HEX BASE: the 128 bytes that a chip reads, or the first broken rule.
     Chip,
 }
@@ -47,6 +50,7 @@ impl Checker {
             (Kind::Descriptors, Some(hex), None, None) => self.descriptor(hex, answers),
             (Kind::Tensors, Some(hex), None, None) => self.tensor(hex, answers),
             (Kind::Blobs, Some(capacity), Some(hex), None) => self.blob(capacity, hex, answers),
+            (Kind::Overlaps, Some(a), Some(b), None) => self.overlap(a, b, answers),
             (Kind::Chip, Some(hex), Some(base), None) => self.chip(hex, base, answers),
             _ => Err(Unreadable),
         };
@@ -81,6 +85,23 @@ impl Checker {
         };
         answers.extend_from_slice(text.as_bytes());
         Ok(Outcome::Breaks)
+    }
+
+    fn overlap(&mut self, a: &[u8], b: &[u8], answers: &mut Vec<u8>) -> Result<Outcome, Unreadable> {
+        let (a, b) = (Tensor::decode(self.decode(a)?), Tensor::decode(self.decode(b)?));
+        let (a, b) = match (a, b) {
+            (Ok(a), Ok(b)) => (a, b),
+            (Err(error), _) | (_, Err(error)) => return Ok(rule(Some(error.code()), answers)),
+        };
+        // Views of two backings share nothing.
+        let same = a.descriptor().identity() == b.descriptor().identity();
+        let relation = if same { overlap::relate(&a.view(), &b.view()) } else { Relation::Disjoint };
+        answers.extend_from_slice(match (relation.may_overlap(), relation.covers()) {
+            (false, _) => b"0 0",
+            (true, false) => b"1 0",
+            (true, true) => b"1 1",
+        });
+        Ok(Outcome::Holds)
     }
 
     fn chip(&mut self, hex: &[u8], base: &[u8], answers: &mut Vec<u8>) -> Result<Outcome, Unreadable> {
@@ -151,6 +172,8 @@ mod tests {
             (Kind::Blobs, "x 00"),
             (Kind::Blobs, "+8 0000000000000000"),
             (Kind::Blobs, "-8 0000000000000000"),
+            (Kind::Overlaps, "4253"),
+            (Kind::Overlaps, "4253 4253 4253"),
             (Kind::Chip, "4253"),
             (Kind::Chip, "4253 +0"),
             (Kind::Chip, "4253 10000000000000000"),

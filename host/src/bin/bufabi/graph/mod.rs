@@ -11,7 +11,7 @@ mod view;
 use std::path::{Path, PathBuf};
 
 use bufabi_core::wire::backend::BackendKind;
-use bufabi_core::{Access, Tag, View};
+use bufabi_core::{Access, Descriptor, Tag, View};
 use bufabi_host::kernels::{Call, Kernel};
 
 use crate::failure::Failure;
@@ -20,7 +20,6 @@ use crate::failure::Failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// To say what waits for what: workers and kernels may be missing.
-    #[expect(dead_code, reason = "the command that plans is yet to come")]
     Plan,
     /// To run it.
     Run,
@@ -34,6 +33,8 @@ pub(crate) struct Graph {
     pub(crate) workers: Vec<Worker>,
     pub(crate) tasks: Vec<Task>,
     pub(crate) outputs: Vec<Output>,
+    /// A descriptor of each buffer that says all but how to reach it: identities are the buffers' places.
+    pub(crate) claims: Vec<Descriptor>,
 }
 
 /// A backing that the run makes.

@@ -66,13 +66,13 @@ pub(super) fn graph(file: GraphFile, folder: &Path, purpose: Purpose) -> Result<
         buffers.push(buffer(entry, folder, &names, &workers, purpose).map_err(|failure| failure.at(&place))?);
     }
 
-    let claims = buffers.iter().zip(1..).map(claim).collect::<Result<_, _>>()?;
+    let claims: Vec<Descriptor> = buffers.iter().zip(1..).map(claim).collect::<Result<_, _>>()?;
     let mut context = task::Context {
         names: &names,
         buffers: &buffers,
         workers: &workers,
         purpose,
-        claims,
+        claims: &claims,
         scratch: Box::default(),
     };
     let mut tasks = Vec::new();
@@ -97,7 +97,7 @@ pub(super) fn graph(file: GraphFile, folder: &Path, purpose: Purpose) -> Result<
         }
         outputs.push(output);
     }
-    Ok(Graph { buffers, workers, tasks, outputs })
+    Ok(Graph { buffers, workers, tasks, outputs, claims })
 }
 
 fn twice(name: &str) -> Failure {

@@ -20,7 +20,7 @@ pub(super) struct Context<'a> {
     pub(super) workers: &'a [Worker],
     pub(super) purpose: Purpose,
     /// A descriptor for each buffer, for the checks that a submit makes.
-    pub(super) claims: Vec<Descriptor>,
+    pub(super) claims: &'a [Descriptor],
     pub(super) scratch: Box<Scratch>,
 }
 

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::outputs::Outcome;
 use super::schedule::Finished;
 use crate::graph::{Graph, Output};
+use crate::table::write_table;
 
 /// All that is told of a run.
 pub(super) struct Report<'a> {
@@ -268,30 +269,4 @@ const fn resolved(resolution: Resolution) -> &'static str {
         Resolution::AlreadyMapped => "already mapped",
         Resolution::Own => "own",
     }
-}
-
-/// Rows in columns as wide as they need, the last one open.
-fn write_table<const N: usize>(
-    out: &mut impl Write,
-    rows: &[[String; N]],
-    to_the_right: [bool; N],
-) -> io::Result<()> {
-    let mut widths = [0; N];
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    for row in rows {
-        let cells = row.iter().zip(widths).zip(to_the_right);
-        let cells: Vec<String> = cells
-            .map(
-                |((cell, width), right)| {
-                    if right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
-                },
-            )
-            .collect();
-        writeln!(out, "{}", cells.join("  ").trim_end())?;
-    }
-    Ok(())
 }

@@ -10,6 +10,7 @@ use bufabi_host::worker::{Completion, Reply, TaskFailure, TaskRequest, WaitError
 
 use super::deadline;
 use super::interrupt::Interrupt;
+use crate::edges::Edges;
 use crate::failure::Failure;
 use crate::graph::{Graph, Member};
 
@@ -26,7 +27,7 @@ pub(super) struct Finished {
 /// What is still to be done.
 struct Schedule<'a> {
     graph: &'a Graph,
-    /// The tasks that wait for each task, once for every edge.
+    /// The tasks that wait for each task.
     followers: Vec<Vec<usize>>,
     /// How many tasks each task still waits for.
     waits_for: Vec<usize>,
@@ -48,7 +49,7 @@ pub(super) fn run(
     interrupt: &Interrupt,
     limit: Duration,
 ) -> Result<Vec<Finished>, Failure> {
-    let mut schedule = Schedule::new(graph);
+    let mut schedule = Schedule::new(graph, &Edges::of(graph)?);
     let mut finished = Vec::new();
     let mut until = deadline(limit);
     loop {
@@ -73,7 +74,7 @@ pub(super) fn run(
 }
 
 impl<'a> Schedule<'a> {
-    fn new(graph: &'a Graph) -> Self {
+    fn new(graph: &'a Graph, edges: &Edges) -> Self {
         let count = graph.tasks.len();
         let mut schedule = Self {
             graph,
@@ -85,7 +86,7 @@ impl<'a> Schedule<'a> {
             tasks_done: 0,
             shows_progress: stderr().is_terminal(),
         };
-        for (before, after) in edges(graph) {
+        for (before, after) in edges.pairs() {
             if let (Some(followers), Some(waits)) =
                 (schedule.followers.get_mut(before), schedule.waits_for.get_mut(after))
             {
@@ -214,9 +215,4 @@ fn tensors(member: &Member, buffers: &[Buffer]) -> Result<Vec<Tensor>, bufabi_ho
     let arguments = member.arguments.iter();
     let named = arguments.filter_map(|argument| Some((buffers.get(argument.buffer)?, &argument.view)));
     named.map(|(buffer, view)| buffer.tensor(view)).collect()
-}
-
-/// The edges of a graph: which task waits for which. One after another, in the order of the file.
-fn edges(graph: &Graph) -> impl Iterator<Item = (usize, usize)> {
-    (1..graph.tasks.len()).map(|task| (task.saturating_sub(1), task))
 }
