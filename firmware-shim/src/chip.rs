@@ -33,7 +33,9 @@ pub unsafe extern "C" fn bufabi_chip_tensor_from(
         // the call: the caller's promise above, and that the result lies elsewhere was just checked. The slice does
         // not outlive this closure.
         let bytes = unsafe { slice::from_raw_parts(tensor.cast::<u8>(), len) };
-        let chip_tensor = ChipTensor::from_wire(bytes, base).map_err(|error| error.code())?;
+        let tensor = Tensor::from_bytes(bytes).map_err(|error| error.code())?;
+        let mut chip_tensor = ChipTensor::ZERO;
+        chip_tensor.materialize_into(&tensor, base).map_err(|error| error.code())?;
         // SAFETY: not NULL and aligned to 64: checked by Span. Writable: the caller's promise above.
         unsafe { out.write(chip_tensor) };
         Ok(())

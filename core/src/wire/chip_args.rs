@@ -61,8 +61,7 @@ impl ChipStorageTaskArgs {
         }
         for (index, (slot, tensor)) in self.tensors.iter_mut().zip(blob.tensors()).enumerate() {
             let base = resolve(index, &tensor).map_err(|error| MaterializeError::Resolve { index, error })?;
-            *slot = ChipTensor::materialize(&tensor, base)
-                .map_err(|error| MaterializeError::Chip { index, error })?;
+            slot.materialize_into(&tensor, base).map_err(|error| MaterializeError::Chip { index, error })?;
         }
         for (slot, scalar) in self.scalars.iter_mut().zip(blob.scalars()) {
             *slot = U64::new(scalar);

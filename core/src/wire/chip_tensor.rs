@@ -49,30 +49,21 @@ impl ChipTensor {
     /// [`ChipError::AddressOverflow`] when base, offset and extent together pass 2^64.
     #[inline]
     pub fn materialize<H: Holds<RawTensor>>(tensor: &Tensor<H>, base: u64) -> Result<Self, ChipError> {
-        let raw = tensor.raw();
-        let (shapes, strides) = (raw.shapes.map(U32::get), raw.strides.map(U32::get));
-        let extent_elem = extent_elements(&shapes, &strides);
-        let (byte_offset, extent) = (raw.byte_offset.get(), extent_elem << tensor.dtype().size_log2());
-        let overflow = ChipError::AddressOverflow { base, byte_offset, extent };
-        let addr = base.checked_add(byte_offset).ok_or(overflow)?;
-        // The last byte must have an address; the one behind it need not. An extent is at least 1.
-        addr.checked_add(extent.wrapping_sub(1)).ok_or(overflow)?;
-        Ok(Self {
-            addr: U64::new(addr),
-            size: U64::new(extent),
-            owner_task_id: U64::new(NO_OWNER_TASK),
-            start_offset: U64::ZERO,
-            version: I32::ZERO,
-            ndims: raw.ndims,
-            dtype: raw.dtype,
-            manual_dep: 0,
-            is_contiguous: u8::from(is_row_major(&shapes, &strides)),
-            address_space: raw.buffer.address_space,
-            shapes: raw.shapes,
-            extent_elem: U64::new(extent_elem),
-            strides: raw.strides,
-            padding: [0; 36],
-        })
+        Ok(Place::check(tensor, base)?.chip_tensor(tensor.raw()))
+    }
+
+    /// The same where the chip's tensor will lie, for stacks on which its 128 bytes count.
+    ///
+    /// # Errors
+    /// [`ChipError::AddressOverflow`] when base, offset and extent together pass 2^64; nothing was written then.
+    #[inline]
+    pub fn materialize_into<H: Holds<RawTensor>>(
+        &mut self,
+        tensor: &Tensor<H>,
+        base: u64,
+    ) -> Result<(), ChipError> {
+        *self = Place::check(tensor, base)?.chip_tensor(tensor.raw());
+        Ok(())
     }
 
     /// Checks 144 bytes as a tensor and makes a chip's tensor of them.
@@ -94,6 +85,48 @@ impl ChipTensor {
     #[must_use]
     pub const fn space(&self) -> Option<AddressSpace> {
         AddressSpace::from_wire(self.address_space)
+    }
+}
+
+/// Where a tensor's elements lie, every one of them at an address.
+struct Place {
+    addr: u64,
+    extent: u64,
+    extent_elem: u64,
+}
+
+impl Place {
+    #[inline]
+    fn check<H: Holds<RawTensor>>(tensor: &Tensor<H>, base: u64) -> Result<Self, ChipError> {
+        let raw = tensor.raw();
+        let extent_elem = extent_elements(&raw.shapes.map(U32::get), &raw.strides.map(U32::get));
+        let (byte_offset, extent) = (raw.byte_offset.get(), extent_elem << tensor.dtype().size_log2());
+        let overflow = ChipError::AddressOverflow { base, byte_offset, extent };
+        let addr = base.checked_add(byte_offset).ok_or(overflow)?;
+        // The last byte must have an address; the one behind it need not. An extent is at least 1.
+        addr.checked_add(extent.wrapping_sub(1)).ok_or(overflow)?;
+        Ok(Self { addr, extent, extent_elem })
+    }
+
+    #[inline]
+    fn chip_tensor(self, raw: &RawTensor) -> ChipTensor {
+        let is_contiguous = is_row_major(&raw.shapes.map(U32::get), &raw.strides.map(U32::get));
+        ChipTensor {
+            addr: U64::new(self.addr),
+            size: U64::new(self.extent),
+            owner_task_id: U64::new(NO_OWNER_TASK),
+            start_offset: U64::ZERO,
+            version: I32::ZERO,
+            ndims: raw.ndims,
+            dtype: raw.dtype,
+            manual_dep: 0,
+            is_contiguous: u8::from(is_contiguous),
+            address_space: raw.buffer.address_space,
+            shapes: raw.shapes,
+            extent_elem: U64::new(self.extent_elem),
+            strides: raw.strides,
+            padding: [0; 36],
+        }
     }
 }
 

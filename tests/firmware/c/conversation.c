@@ -1,0 +1,363 @@
+/* Reads requests, asks the library, writes its answers: in freestanding C, for any board. */
+#include "platform.h"
+
+#include "bufabi.h"
+
+#define MAX_RECORD 40960 /* more than a blob of 257 tensors and 129 scalars */
+
+/* One request, read into storage that never moves. */
+static char line[2 * MAX_RECORD + 64];
+static _Alignas(8) unsigned char record[MAX_RECORD];
+static _Alignas(64) unsigned char chip_tensor[sizeof(bufabi_chip_tensor_t)];
+static bufabi_chip_storage_task_args_t task_args;
+
+/* ---- Text ---- */
+
+static size_t text_len(const char *text) {
+    size_t len = 0;
+    while (text[len] != '\0')
+        len++;
+    return len;
+}
+
+static int same_text(const char *left, const char *right) {
+    size_t i = 0;
+    while (left[i] == right[i] && left[i] != '\0')
+        i++;
+    return left[i] == right[i];
+}
+
+static void say(const char *text) {
+    platform_write(text, text_len(text));
+}
+
+static void say_number(uint32_t number) {
+    char digits[10];
+    size_t first = sizeof digits;
+    do {
+        digits[--first] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number != 0);
+    platform_write(digits + first, sizeof digits - first);
+}
+
+static void say_hex(const void *bytes, size_t len) {
+    static const char digits[] = "0123456789abcdef";
+    char text[2 * 64];
+    const unsigned char *from = bytes;
+    while (len > 0) {
+        size_t part = len < 64 ? len : 64;
+        for (size_t i = 0; i < part; i++) {
+            text[2 * i] = digits[from[i] >> 4];
+            text[2 * i + 1] = digits[from[i] & 15];
+        }
+        platform_write(text, 2 * part);
+        from += part;
+        len -= part;
+    }
+}
+
+static int digit_value(char digit) {
+    if (digit >= '0' && digit <= '9')
+        return digit - '0';
+    return digit >= 'a' && digit <= 'f' ? digit - 'a' + 10 : -1;
+}
+
+/* The next word of the line, closed with a NUL in place; an empty one at its end. */
+static char *next_word(char **rest) {
+    char *word = *rest, *end = word;
+    while (*end != ' ' && *end != '\0')
+        end++;
+    *rest = *end == ' ' ? end + 1 : end;
+    *end = '\0';
+    return word;
+}
+
+static uint64_t parse(const char *digits, uint64_t radix) {
+    uint64_t number = 0;
+    for (; *digits != '\0'; digits++)
+        number = number * radix + (uint64_t)digit_value(*digits);
+    return number;
+}
+
+/* Hex into `record`; the number of bytes. The host wrote it: what it wrote fits and is hex. */
+static size_t unhex(const char *text) {
+    size_t len = 0;
+    if (same_text(text, "-"))
+        return 0;
+    for (; text[0] != '\0' && text[1] != '\0' && len < sizeof record; text += 2)
+        record[len++] = (unsigned char)(digit_value(text[0]) << 4 | digit_value(text[1]));
+    return len;
+}
+
+/* The record of a request that names how much of it is at hand. */
+static size_t unhex_readable(char **rest) {
+    uint64_t readable = parse(next_word(rest), 10);
+    size_t len = unhex(next_word(rest));
+    return readable < len ? (size_t)readable : len;
+}
+
+/* ---- How deep a call goes ---- */
+
+enum { DESCRIPTOR_CHECK, TENSOR_CHECK, BLOB_CHECK, CHIP_TENSOR_FROM, BLOB_MATERIALIZE, FUNCTIONS };
+static const char *const function_names[FUNCTIONS] = {
+    "bufabi_descriptor_check", "bufabi_tensor_check", "bufabi_blob_check",
+    "bufabi_chip_tensor_from", "bufabi_blob_materialize",
+};
+static uint32_t deepest[FUNCTIONS];
+
+#if __STDC_HOSTED__
+#define MEASURED(function, call) (call)
+#else
+/* The bytes below the stack pointer are painted before the call; afterwards the lowest that lost its paint tells the depth. */
+#define PROBE 4096
+#define PAINT 0xa5u
+
+static inline __attribute__((always_inline)) uintptr_t stack_pointer(void) {
+    uintptr_t pointer;
+    __asm__ volatile("mov %0, sp" : "=r"(pointer));
+    return pointer;
+}
+
+static inline __attribute__((always_inline)) void paint_stack(void) {
+    uintptr_t top = stack_pointer();
+    for (uintptr_t at = top - PROBE; at < top; at++)
+        *(volatile unsigned char *)at = PAINT;
+}
+
+static inline __attribute__((always_inline)) uint32_t painted_over(void) {
+    uintptr_t top = stack_pointer(), at = top - PROBE;
+    while (at < top && *(volatile unsigned char *)at == PAINT)
+        at++;
+    return (uint32_t)(top - at);
+}
+
+#define MEASURED(function, call)                       \
+    __extension__({                                    \
+        paint_stack();                                 \
+        bufabi_status_t measured = (call);             \
+        uint32_t depth = painted_over();               \
+        if (depth > deepest[function])                 \
+            deepest[function] = depth;                 \
+        measured;                                      \
+    })
+#endif
+
+/* ---- The requests ---- */
+
+static void say_status(bufabi_status_t status) {
+    say(bufabi_status_name(status));
+}
+
+static void say_bad_tensor(int32_t index, bufabi_status_t status) {
+    say("tensor ");
+    say_number((uint32_t)index);
+    say(" ");
+    say_status(status);
+}
+
+static void answer_blob(size_t readable) {
+    int32_t tensors = -1, scalars = -1;
+    bufabi_status_t status =
+        MEASURED(BLOB_CHECK, bufabi_blob_check(record, readable, &tensors, &scalars));
+    if (status == BUFABI_STATUS_OK) {
+        say("ok ");
+        say_number((uint32_t)tensors);
+        say(" ");
+        say_number((uint32_t)scalars);
+    } else if (tensors >= 0) {
+        say_bad_tensor(tensors, status);
+    } else {
+        say_status(status);
+    }
+}
+
+static void answer_chip(size_t len, uint64_t base) {
+    bufabi_status_t status =
+        MEASURED(CHIP_TENSOR_FROM, bufabi_chip_tensor_from(record, len, base, chip_tensor));
+    if (status == BUFABI_STATUS_OK)
+        say_hex(chip_tensor, sizeof chip_tensor);
+    else
+        say_status(status);
+}
+
+/* Where this device finds a backing: at the address in the body, if it is one of the device's. */
+static bufabi_status_t resolve(void *context, const void *tensor, uint64_t *base) {
+    const unsigned char *bytes = tensor; /* at any alignment: no pointer to a struct */
+    const size_t kind = offsetof(bufabi_tensor_t, buffer) + offsetof(bufabi_descriptor_t, backend_kind);
+    const size_t body = offsetof(bufabi_tensor_t, buffer) + offsetof(bufabi_descriptor_t, body);
+    (void)context;
+    if (bytes[kind] != 2 && bytes[kind] != 4) /* VMM_WINDOW, DEVICE_MALLOC */
+        return BUFABI_STATUS_CAPABILITY;
+    *base = 0;
+    for (size_t i = 8; i > 0; i--)
+        *base = *base << 8 | bytes[body + i - 1];
+    return BUFABI_STATUS_OK;
+}
+
+static void answer_task(size_t readable) {
+    int32_t index = -1;
+    bufabi_status_t status = MEASURED(
+        BLOB_MATERIALIZE, bufabi_blob_materialize(record, readable, resolve, NULL, &task_args, &index));
+    if (status != BUFABI_STATUS_OK) {
+        if (index >= 0)
+            say_bad_tensor(index, status);
+        else
+            say_status(status);
+        return;
+    }
+    say("ok");
+    for (int32_t i = 0; i < task_args.tensor_count; i++) {
+        say(" ");
+        say_hex(&task_args.tensors[i], sizeof task_args.tensors[i]);
+    }
+    for (int32_t i = 0; i < task_args.scalar_count; i++) {
+        say(" ");
+        say_hex(&task_args.scalars[i], sizeof task_args.scalars[i]);
+    }
+}
+
+static void answer_stack(void) {
+    for (int i = 0; i < FUNCTIONS; i++) {
+        if (i > 0)
+            say(" ");
+        say(function_names[i]);
+        say(" ");
+        say_number(deepest[i]);
+    }
+}
+
+/* The first call whose status is not the expected one, by its number. */
+static int wrong_call, calls;
+
+static void expect(bufabi_status_t status, bufabi_status_t expected) {
+    calls++;
+    if (status != expected && wrong_call == 0)
+        wrong_call = calls;
+}
+
+/* Every impossible argument gets its status, and nothing is written. */
+static void answer_arguments(void) {
+    int32_t counts[2] = {77, 78};
+    unsigned char *misaligned = (unsigned char *)counts + 1;
+    void *end = (void *)(UINTPTR_MAX - 7); /* eight bytes before the end of all addresses */
+    wrong_call = calls = 0;
+    for (size_t i = 0; i < sizeof record; i++)
+        record[i] = 0;
+
+    expect(bufabi_descriptor_check(NULL, sizeof(bufabi_descriptor_t)), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_descriptor_check(NULL, 0), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_descriptor_check(record, 0), BUFABI_STATUS_SIZE);
+    expect(bufabi_descriptor_check(record, 87), BUFABI_STATUS_SIZE);
+    expect(bufabi_descriptor_check(record, 89), BUFABI_STATUS_SIZE);
+    expect(bufabi_descriptor_check(record, SIZE_MAX), BUFABI_STATUS_LENGTH);
+    expect(bufabi_descriptor_check(end, 88), BUFABI_STATUS_LENGTH);
+    expect(bufabi_descriptor_check(record + 1, 88), BUFABI_STATUS_MAGIC);
+
+    expect(bufabi_tensor_check(NULL, sizeof(bufabi_tensor_t)), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_tensor_check(record, 143), BUFABI_STATUS_SIZE);
+    expect(bufabi_tensor_check(record, 145), BUFABI_STATUS_SIZE);
+    expect(bufabi_tensor_check(record, SIZE_MAX), BUFABI_STATUS_LENGTH);
+    expect(bufabi_tensor_check(end, 144), BUFABI_STATUS_LENGTH);
+
+    expect(bufabi_blob_check(NULL, 8, &counts[0], &counts[1]), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_blob_check(record, 8, NULL, &counts[1]), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_blob_check(record, 8, &counts[0], NULL), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_blob_check(record, 8, (int32_t *)(void *)misaligned, &counts[1]), BUFABI_STATUS_MISALIGNED);
+    expect(bufabi_blob_check(record, 8, &counts[0], (int32_t *)(void *)misaligned), BUFABI_STATUS_MISALIGNED);
+    expect(bufabi_blob_check(record, 8, &counts[0], &counts[0]), BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
+    expect(bufabi_blob_check(record, 8, (int32_t *)(void *)record, &counts[1]), BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
+    expect(bufabi_blob_check(record, 8, &counts[0], (int32_t *)(void *)(record + 4)),
+           BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
+    expect(bufabi_blob_check(record, SIZE_MAX, &counts[0], &counts[1]), BUFABI_STATUS_LENGTH);
+    expect(bufabi_blob_check(end, 9, &counts[0], &counts[1]), BUFABI_STATUS_LENGTH);
+    expect(bufabi_blob_check(record, 7, &counts[0], &counts[1]), BUFABI_STATUS_SHORT);
+    expect(counts[0] == 77 && counts[1] == 78, 1);
+    /* An out-parameter right behind the bytes is no overlap. */
+    expect(bufabi_blob_check(record, 8, (int32_t *)(void *)(record + 8), &counts[1]), BUFABI_STATUS_OK);
+    expect(counts[1], 0);
+
+    expect(bufabi_chip_tensor_from(NULL, 144, 0, chip_tensor), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_chip_tensor_from(record, 144, 0, NULL), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_chip_tensor_from(record, 144, 0, chip_tensor + 8), BUFABI_STATUS_MISALIGNED);
+    expect(bufabi_chip_tensor_from(record, 144, 0, chip_tensor + 32), BUFABI_STATUS_MISALIGNED);
+    expect(bufabi_chip_tensor_from(chip_tensor + 64, 144, 0, chip_tensor), BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
+    expect(bufabi_chip_tensor_from(record, 143, 0, chip_tensor), BUFABI_STATUS_SIZE);
+    expect(bufabi_chip_tensor_from(record, SIZE_MAX, 0, chip_tensor), BUFABI_STATUS_LENGTH);
+    expect(bufabi_chip_tensor_from(record, 144, 0, chip_tensor), BUFABI_STATUS_MAGIC);
+
+    expect(bufabi_blob_materialize(NULL, 8, resolve, NULL, &task_args, counts), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_blob_materialize(record, 8, NULL, NULL, &task_args, counts), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_blob_materialize(record, 8, resolve, NULL, NULL, counts), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_blob_materialize(record, 8, resolve, NULL, &task_args, NULL), BUFABI_STATUS_NULL_POINTER);
+    expect(bufabi_blob_materialize(record, 8, resolve, NULL, (unsigned char *)&task_args + 8, counts),
+           BUFABI_STATUS_MISALIGNED);
+    expect(bufabi_blob_materialize(&task_args, 8, resolve, NULL, &task_args, counts),
+           BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
+    expect(bufabi_blob_materialize(record, 8, resolve, NULL, &task_args, &task_args.tensor_count),
+           BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
+    expect(bufabi_blob_materialize(record, 8, resolve, NULL, &task_args, counts), BUFABI_STATUS_OK);
+    expect(task_args.tensor_count == 0 && task_args.scalar_count == 0, 1);
+
+    expect((int32_t)(bufabi_abi_version() >> 16), BUFABI_ABI_VERSION >> 16);
+    expect((int32_t)bufabi_identity_size(), sizeof(bufabi_identity_t));
+    expect((int32_t)bufabi_descriptor_size(), sizeof(bufabi_descriptor_t));
+    expect((int32_t)bufabi_tensor_size(), sizeof(bufabi_tensor_t));
+    expect((int32_t)bufabi_blob_header_size(), sizeof(bufabi_blob_header_t));
+    expect((int32_t)bufabi_chip_tensor_size(), sizeof(bufabi_chip_tensor_t));
+    expect((int32_t)bufabi_chip_storage_task_args_size(), sizeof(bufabi_chip_storage_task_args_t));
+    expect(same_text(bufabi_status_name(0), "ok"), 1);
+    expect(same_text(bufabi_status_name(-1), "unknown_status"), 1);
+    expect(same_text(bufabi_status_name(INT32_MIN), "unknown_status"), 1);
+    expect(same_text(bufabi_status_fault(BUFABI_STATUS_MAGIC), "sender"), 1);
+    expect(same_text(bufabi_status_fault(BUFABI_STATUS_LENGTH), "caller"), 1);
+    expect(same_text(bufabi_status_fault(INT32_MAX), "unknown_status"), 1);
+
+    if (wrong_call == 0) {
+        say("ok");
+    } else {
+        say("wrong status of call ");
+        say_number((uint32_t)wrong_call);
+    }
+}
+
+static void answer_request(char *rest) {
+    const char *request = next_word(&rest);
+    if (same_text(request, "descriptor")) {
+        size_t len = unhex(next_word(&rest));
+        say_status(MEASURED(DESCRIPTOR_CHECK, bufabi_descriptor_check(record, len)));
+    } else if (same_text(request, "tensor")) {
+        size_t len = unhex(next_word(&rest));
+        say_status(MEASURED(TENSOR_CHECK, bufabi_tensor_check(record, len)));
+    } else if (same_text(request, "blob")) {
+        answer_blob(unhex_readable(&rest));
+    } else if (same_text(request, "chip")) {
+        size_t len = unhex(next_word(&rest));
+        answer_chip(len, parse(next_word(&rest), 16));
+    } else if (same_text(request, "task")) {
+        answer_task(unhex_readable(&rest));
+    } else if (same_text(request, "arguments")) {
+        answer_arguments();
+    } else if (same_text(request, "stack")) {
+        answer_stack();
+    } else {
+        say("unknown request");
+    }
+    say("\n");
+}
+
+void conversation(void) {
+    static char part[4096];
+    size_t filled = 0, got;
+    while ((got = platform_read(part, sizeof part)) > 0) {
+        for (size_t i = 0; i < got; i++) {
+            if (part[i] == '\n') {
+                line[filled] = '\0';
+                answer_request(line);
+                filled = 0;
+            } else if (filled < sizeof line - 1) {
+                line[filled++] = part[i];
+            }
+        }
+    }
+}
