@@ -4,10 +4,11 @@
 extern uint32_t data_load[], data_start[], data_end[], bss_start[], bss_end[], stack_top[];
 
 __attribute__((noreturn)) void board_main(void);
+__attribute__((noreturn)) void reset(void);
 
 /* The ABI passes floats in registers of the FPU, so it is switched on (CPACR, full access to CP10 and CP11) before any code
  * that may use it. */
-__attribute__((noreturn)) static void reset(void) {
+void reset(void) {
     *(volatile uint32_t *)0xe000ed88u |= 0xfu << 20;
     __asm__ volatile("dsb\n\tisb" ::: "memory");
     for (volatile uint32_t *to = data_start, *from = data_load; to < data_end;)

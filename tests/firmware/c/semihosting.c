@@ -1,9 +1,9 @@
-/* The conversation's streams on a bare board: files of the host, by semihosting. The command line is `NAME REQUESTS ANSWERS`. */
+/* The conversation's streams on a bare board: the files `requests` and `answers` of the host, by semihosting. */
 #include "platform.h"
 
 #include <stdint.h>
 
-enum { SYS_OPEN = 0x01, SYS_CLOSE = 0x02, SYS_WRITE = 0x05, SYS_READ = 0x06, SYS_GET_CMDLINE = 0x15, SYS_EXIT = 0x18 };
+enum { SYS_OPEN = 0x01, SYS_CLOSE = 0x02, SYS_WRITE = 0x05, SYS_READ = 0x06, SYS_EXIT = 0x18 };
 enum { OPEN_READ_BINARY = 1, OPEN_WRITE_BINARY = 5 };
 
 static uintptr_t semihosting(uintptr_t operation, const void *argument) {
@@ -73,22 +73,8 @@ static uintptr_t open_file(const char *name, uintptr_t mode) {
 __attribute__((noreturn)) void board_main(void);
 
 void board_main(void) {
-    static char line[1024];
-    const uintptr_t command_line[] = {(uintptr_t)line, sizeof line};
-    char *words[3] = {line, line, line};
-    if (semihosting(SYS_GET_CMDLINE, command_line) != 0)
-        leave(2);
-    size_t word = 0;
-    for (char *at = line; *at != '\0'; at++) {
-        if (*at == ' ' && word < 2) {
-            *at = '\0';
-            words[++word] = at + 1;
-        }
-    }
-    if (word != 2)
-        leave(2);
-    requests = open_file(words[1], OPEN_READ_BINARY);
-    answers = open_file(words[2], OPEN_WRITE_BINARY);
+    requests = open_file("requests", OPEN_READ_BINARY);
+    answers = open_file("answers", OPEN_WRITE_BINARY);
     conversation();
     flush();
     semihosting(SYS_CLOSE, &answers);

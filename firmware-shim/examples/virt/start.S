@@ -1,5 +1,5 @@
 /* Start code of QEMU's aarch64 `virt` machine: the FPU first, since the first copy of 16 bytes needs it. */
-    .section .text.start, "ax"
+    .pushsection .text.start, "ax"
     .globl _start
 _start:
     mov     x1, #(3 << 20)
@@ -16,3 +16,7 @@ _start:
 1:  bl      board_main
 2:  wfi
     b       2b
+    .ltorg
+    .popsection
+    .pushsection .note.GNU-stack, "", %progbits
+    .popsection

@@ -1,0 +1,215 @@
+//! Firmware in C, C++ and Rust, built for each device, run in QEMU or on this machine, and held to the core's answers line by line.
+#![expect(clippy::unwrap_used, reason = "what a test cannot build or run fails it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use bufabi_tests::conversation::requests;
+use bufabi_tests::device::{
+    BARE_AARCH64, CORTEX_M, HERE, LINUX_AARCH64, compile, emulate, firmware_library, fresh_folder, link_alone, panics,
+    run, rust_firmware, sizes,
+};
+
+/// The entry points whose sizes are kept.
+const FUNCTIONS: [&str; 5] = [
+    "bufabi_descriptor_check",
+    "bufabi_tensor_check",
+    "bufabi_blob_check",
+    "bufabi_chip_tensor_from",
+    "bufabi_blob_materialize",
+];
+
+const C: [&str; 2] = ["-std=c11", "-Wno-unknown-pragmas"];
+
+/// Kept between runs, so that only what changed is built again.
+fn builds() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("firmware")
+}
+
+fn library(target: &str) -> PathBuf {
+    firmware_library(target, &[], &builds()).unwrap()
+}
+
+/// C firmware for a board.
+fn c_firmware(target: &str, folder: &Path) -> PathBuf {
+    let image = folder.join("conversation.elf");
+    let library = library(target);
+    let shared = ["c/conversation.c", "c/semihosting.c"];
+    let script = |path: &str| format!("-Wl,-T,{}", bufabi_tests::root().join(path).display());
+    let flags = ["-ffreestanding", "-nostdlib", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,--build-id=none"];
+    if target == CORTEX_M {
+        let script = script("tests/firmware/c/mps2-an386.ld");
+        let board = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", &script];
+        let flags = [&C[..], &flags, &board].concat();
+        let sources = [&shared[..], &["c/mps2-an386.c"]].concat();
+        compile("arm-none-eabi-gcc", &flags, &sources, Some(&library), &image).unwrap();
+    } else {
+        let script = script("firmware-shim/examples/virt/virt.ld");
+        // The memory system is off, and so are accesses at any address.
+        let flags = [&C[..], &flags, &["-mstrict-align", "-static", &script]].concat();
+        let sources = [&["../../firmware-shim/examples/virt/start.S"], &shared[..]].concat();
+        compile("aarch64-linux-gnu-gcc", &flags, &sources, Some(&library), &image).unwrap();
+    }
+    image
+}
+
+/// What a C++ kernel and the program that loads it are compiled with.
+fn cpp_kernel(compiler: &str, flags: &[&str], target: &str, folder: &Path) -> (PathBuf, PathBuf) {
+    let (kernel, main) = (folder.join("kernel.so"), folder.join("main"));
+    let flags = [&["-std=c++17"], flags].concat();
+    let shared = [&flags[..], &["-fPIC", "-shared"]].concat();
+    compile(compiler, &shared, &["cpp/kernel.cpp"], Some(&library(target)), &kernel).unwrap();
+    compile(compiler, &[&flags[..], &["-ldl"]].concat(), &["cpp/main.cpp"], None, &main).unwrap();
+    (kernel, main)
+}
+
+/// Writes the requests that a program of this kind understands to `folder`.
+fn write_requests(folder: &Path, understands: fn(&str) -> bool, more: &str) -> Vec<String> {
+    let requests = requests().unwrap();
+    let understood = requests.iter().filter(|request| understands(&request.text));
+    let text: String = understood.clone().map(|request| format!("{}\n", request.text)).collect();
+    fs::write(folder.join("requests"), text + more).unwrap();
+    understood.map(|request| request.answer.clone()).collect()
+}
+
+/// The answers in `folder` are those of the core; what comes after them is given back.
+fn compare(folder: &Path, expected: &[String]) -> Vec<String> {
+    let answers = fs::read_to_string(folder.join("answers")).unwrap();
+    let mut answers = answers.lines().map(str::to_owned);
+    let requests = fs::read_to_string(folder.join("requests")).unwrap();
+    for (request, expected) in requests.lines().zip(expected) {
+        assert_eq!(answers.next().as_ref(), Some(expected), "{request}");
+    }
+    answers.collect()
+}
+
+fn everything(_: &str) -> bool {
+    true
+}
+
+fn no_arguments_in_c(request: &str) -> bool {
+    request != "arguments"
+}
+
+/// C firmware answers as the core does on this machine; the stack of each function, measured over all requests.
+fn c_firmware_answers(target: &str, name: &str) -> Vec<(String, u64)> {
+    let folder = fresh_folder(&builds(), name).unwrap();
+    let image = c_firmware(target, &folder);
+    let expected = write_requests(&folder, everything, "stack\n");
+    emulate(target, &image, &folder).unwrap();
+    assert_eq!(panics(&image).unwrap(), [""; 0], "a path to a panic");
+    let stack = compare(&folder, &expected).join(" ");
+    let words: Vec<&str> = stack.split(' ').collect();
+    words.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].parse().unwrap())).collect()
+}
+
+/// The sizes of each function, linked alone, beside the stack that was measured.
+fn print_sizes(target: &str, linker: &str, folder: &Path, stack: &[(String, u64)]) -> Vec<(u64, u64)> {
+    println!("{target}\n  {:<26} {:>6} {:>6} {:>6}  (bytes)", "function", "text", "data", "stack");
+    let library = library(target);
+    let rows = FUNCTIONS.iter().zip(stack).map(|(function, (measured, stack))| {
+        assert_eq!(function, measured);
+        let image = folder.join(function);
+        link_alone(linker, function, &library, &image).unwrap();
+        assert_eq!(panics(&image).unwrap(), [""; 0], "{function} has a path to a panic");
+        let sizes = sizes(&image).unwrap();
+        println!("  {function:<26} {:>6} {:>6} {stack:>6}", sizes.text, sizes.data);
+        assert_eq!(sizes.data, 0, "{function} keeps no state");
+        (sizes.text, *stack)
+    });
+    rows.collect()
+}
+
+#[test]
+fn c_firmware_on_a_cortex_m_answers_as_the_core_does_here_within_its_budget() {
+    let stack = c_firmware_answers(CORTEX_M, "c-cortex-m");
+    let rows = print_sizes(CORTEX_M, "arm-none-eabi-ld", &builds().join("c-cortex-m"), &stack);
+    for (function, (text, stack)) in FUNCTIONS.iter().zip(rows) {
+        assert!(text <= 8 * 1024, "{function}: {text} bytes of text");
+        assert!(stack > 0 && stack <= 1024, "{function}: {stack} bytes of stack");
+    }
+}
+
+#[test]
+fn c_firmware_on_a_bare_aarch64_answers_as_the_core_does_here() {
+    let stack = c_firmware_answers(BARE_AARCH64, "c-virt");
+    print_sizes(BARE_AARCH64, "aarch64-linux-gnu-ld", &builds().join("c-virt"), &stack);
+}
+
+#[test]
+fn rust_firmware_on_a_bare_aarch64_answers_as_the_core_does_here() {
+    let folder = fresh_folder(&builds(), "rust-virt").unwrap();
+    let image = rust_firmware(&builds()).unwrap();
+    let expected = write_requests(&folder, no_arguments_in_c, "");
+    emulate(BARE_AARCH64, &image, &folder).unwrap();
+    assert_eq!(compare(&folder, &expected), [""; 0]);
+    assert_eq!(panics(&image).unwrap(), [""; 0], "a path to a panic");
+}
+
+#[test]
+fn a_cpp_kernel_on_aarch64_linux_answers_as_the_core_does_here() {
+    let folder = fresh_folder(&builds(), "cpp-aarch64").unwrap();
+    let (kernel, main) = cpp_kernel("aarch64-linux-gnu-g++", &[], LINUX_AARCH64, &folder);
+    let expected = write_requests(&folder, everything, "");
+    let mut command = Command::new("qemu-aarch64");
+    command.args(["-L", "/usr/aarch64-linux-gnu"]).arg(main).arg(&kernel).args(["requests", "answers"]);
+    run(command.current_dir(&folder)).unwrap();
+    assert_eq!(compare(&folder, &expected), [""; 0]);
+    assert_eq!(panics(&kernel).unwrap(), [""; 0], "a path to a panic");
+}
+
+#[test]
+fn a_c_program_here_answers_as_the_core_does_and_the_sanitizers_are_silent() {
+    let folder = fresh_folder(&builds(), "c-here").unwrap();
+    let program = folder.join("conversation");
+    let flags = [&C[..], &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]].concat();
+    compile("cc", &flags, &["c/conversation.c", "c/hosted.c"], Some(&library(HERE)), &program).unwrap();
+    let expected = write_requests(&folder, everything, "");
+    run(Command::new(&program).args(["requests", "answers"]).current_dir(&folder)).unwrap();
+    assert_eq!(compare(&folder, &expected), [""; 0]);
+}
+
+#[test]
+fn a_cpp_kernel_here_answers_as_the_core_does_and_the_sanitizers_are_silent() {
+    let folder = fresh_folder(&builds(), "cpp-here").unwrap();
+    let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+    let (kernel, main) = cpp_kernel("c++", &flags, HERE, &folder);
+    let expected = write_requests(&folder, everything, "");
+    run(Command::new(main).arg(kernel).args(["requests", "answers"]).current_dir(&folder)).unwrap();
+    assert_eq!(compare(&folder, &expected), [""; 0]);
+}
+
+#[test]
+fn a_cpp_kernel_here_is_silent_under_valgrind_and_closes_what_it_opened() {
+    let folder = fresh_folder(&builds(), "cpp-valgrind").unwrap();
+    let (kernel, main) = cpp_kernel("c++", &[], HERE, &folder);
+    let expected = write_requests(&folder, everything, "");
+    let mut command = Command::new("valgrind");
+    command.args(["--error-exitcode=9", "--leak-check=full", "--track-fds=yes"]);
+    command.arg(main).arg(kernel).args(["requests", "answers"]);
+    let said = run(command.current_dir(&folder)).unwrap();
+    assert_eq!(compare(&folder, &expected), [""; 0]);
+    assert!(said.contains("ERROR SUMMARY: 0 errors"), "{said}");
+    assert!(said.contains("FILE DESCRIPTORS:"), "{said}");
+    let open = said.matches("Open file descriptor").count();
+    assert_eq!(open, said.matches("<inherited from parent>").count(), "{said}");
+}
+
+#[test]
+fn the_search_for_panics_finds_them_where_there_are_some() {
+    let this_test = std::env::current_exe().unwrap();
+    assert!(!panics(&this_test).unwrap().is_empty());
+}
+
+#[test]
+fn a_library_that_says_its_refusals_has_no_path_to_a_panic_either() {
+    let folder = fresh_folder(&builds(), "semihosting").unwrap();
+    for (target, linker) in [(CORTEX_M, "arm-none-eabi-ld"), (BARE_AARCH64, "aarch64-linux-gnu-ld")] {
+        let library = firmware_library(target, &["semihosting"], &builds()).unwrap();
+        let image = folder.join(target);
+        link_alone(linker, "bufabi_blob_materialize", &library, &image).unwrap();
+        println!("{target}, semihosting: bufabi_blob_materialize takes {} bytes", sizes(&image).unwrap().text);
+        assert_eq!(panics(&image).unwrap(), [""; 0], "{target}");
+    }
+}
