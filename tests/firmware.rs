@@ -7,8 +7,8 @@ use std::process::Command;
 
 use bufabi_tests::conversation::requests;
 use bufabi_tests::device::{
-    BARE_AARCH64, CORTEX_M, HERE, LINUX_AARCH64, compile, emulate, firmware_library, fresh_folder, link_alone, panics,
-    run, rust_firmware, sizes,
+    BARE_AARCH64, CORTEX_M, HERE, LINUX_AARCH64, compile, emulate, firmware_library, fresh_folder,
+    link_alone, panics, run, rust_firmware, sizes,
 };
 
 /// The entry points whose sizes are kept.
@@ -37,7 +37,8 @@ fn c_firmware(target: &str, folder: &Path) -> PathBuf {
     let library = library(target);
     let shared = ["c/conversation.c", "c/semihosting.c"];
     let script = |path: &str| format!("-Wl,-T,{}", bufabi_tests::root().join(path).display());
-    let flags = ["-ffreestanding", "-nostdlib", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,--build-id=none"];
+    let flags =
+        ["-ffreestanding", "-nostdlib", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,--build-id=none"];
     if target == CORTEX_M {
         let script = script("tests/firmware/c/mps2-an386.ld");
         let board = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", &script];
@@ -101,30 +102,34 @@ fn c_firmware_answers(target: &str, name: &str) -> Vec<(String, u64)> {
     assert_eq!(panics(&image).unwrap(), [""; 0], "a path to a panic");
     let stack = compare(&folder, &expected).join(" ");
     let words: Vec<&str> = stack.split(' ').collect();
-    words.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].parse().unwrap())).collect()
+    let (pairs, rest) = words.as_chunks();
+    assert_eq!(rest, [""; 0], "names and numbers: {stack}");
+    pairs.iter().map(|[name, bytes]| ((*name).to_owned(), bytes.parse().unwrap())).collect()
 }
 
-/// The sizes of each function, linked alone, beside the stack that was measured.
-fn print_sizes(target: &str, linker: &str, folder: &Path, stack: &[(String, u64)]) -> Vec<(u64, u64)> {
-    println!("{target}\n  {:<26} {:>6} {:>6} {:>6}  (bytes)", "function", "text", "data", "stack");
+/// The sizes of each function, linked alone, beside the stack that was measured: kept as a table, which the suite prints.
+fn keep_sizes(target: &str, linker: &str, folder: &Path, stack: &[(String, u64)]) -> Vec<(u64, u64)> {
+    let mut table = format!("{target}, bytes:         text   data  stack\n");
     let library = library(target);
-    let rows = FUNCTIONS.iter().zip(stack).map(|(function, (measured, stack))| {
+    let mut rows = Vec::new();
+    for (function, (measured, stack)) in FUNCTIONS.iter().zip(stack) {
         assert_eq!(function, measured);
         let image = folder.join(function);
         link_alone(linker, function, &library, &image).unwrap();
         assert_eq!(panics(&image).unwrap(), [""; 0], "{function} has a path to a panic");
         let sizes = sizes(&image).unwrap();
-        println!("  {function:<26} {:>6} {:>6} {stack:>6}", sizes.text, sizes.data);
         assert_eq!(sizes.data, 0, "{function} keeps no state");
-        (sizes.text, *stack)
-    });
-    rows.collect()
+        table += &format!("  {function:<27} {:>6} {:>6} {stack:>6}\n", sizes.text, sizes.data);
+        rows.push((sizes.text, *stack));
+    }
+    fs::write(builds().join(format!("sizes-{target}.txt")), table).unwrap();
+    rows
 }
 
 #[test]
 fn c_firmware_on_a_cortex_m_answers_as_the_core_does_here_within_its_budget() {
     let stack = c_firmware_answers(CORTEX_M, "c-cortex-m");
-    let rows = print_sizes(CORTEX_M, "arm-none-eabi-ld", &builds().join("c-cortex-m"), &stack);
+    let rows = keep_sizes(CORTEX_M, "arm-none-eabi-ld", &builds().join("c-cortex-m"), &stack);
     for (function, (text, stack)) in FUNCTIONS.iter().zip(rows) {
         assert!(text <= 8 * 1024, "{function}: {text} bytes of text");
         assert!(stack > 0 && stack <= 1024, "{function}: {stack} bytes of stack");
@@ -134,7 +139,7 @@ fn c_firmware_on_a_cortex_m_answers_as_the_core_does_here_within_its_budget() {
 #[test]
 fn c_firmware_on_a_bare_aarch64_answers_as_the_core_does_here() {
     let stack = c_firmware_answers(BARE_AARCH64, "c-virt");
-    print_sizes(BARE_AARCH64, "aarch64-linux-gnu-ld", &builds().join("c-virt"), &stack);
+    keep_sizes(BARE_AARCH64, "aarch64-linux-gnu-ld", &builds().join("c-virt"), &stack);
 }
 
 #[test]
@@ -209,7 +214,10 @@ fn a_library_that_says_its_refusals_has_no_path_to_a_panic_either() {
         let library = firmware_library(target, &["semihosting"], &builds()).unwrap();
         let image = folder.join(target);
         link_alone(linker, "bufabi_blob_materialize", &library, &image).unwrap();
-        println!("{target}, semihosting: bufabi_blob_materialize takes {} bytes", sizes(&image).unwrap().text);
+        println!(
+            "{target}, semihosting: bufabi_blob_materialize takes {} bytes",
+            sizes(&image).unwrap().text
+        );
         assert_eq!(panics(&image).unwrap(), [""; 0], "{target}");
     }
 }

@@ -8,8 +8,8 @@ use bufabi_core::wire::body::{Body, ShmName};
 use bufabi_core::wire::chip_args::MaterializeError;
 use bufabi_core::wire::descriptor::DescriptorFields;
 use bufabi_core::{
-    Access, Blob, BlobError, ChipError, ChipStorageTaskArgs, Code, DType, Descriptor, Identity, OwnerInstanceId,
-    RawTensor, Tensor, View,
+    Access, Blob, BlobError, ChipError, ChipStorageTaskArgs, Code, DType, Descriptor, Identity,
+    OwnerInstanceId, RawTensor, Tensor, View,
 };
 use zerocopy::IntoBytes;
 
@@ -30,9 +30,12 @@ pub struct Request {
 /// What reading the vectors said.
 pub fn requests() -> Result<Vec<Request>, String> {
     let mut requests = Vec::new();
-    for (file, verb, given) in
-        [("descriptors.txt", "descriptor", 1), ("tensors.txt", "tensor", 1), ("blobs.txt", "blob", 2), ("chip.txt", "chip", 2)]
-    {
+    for (file, verb, given) in [
+        ("descriptors.txt", "descriptor", 1),
+        ("tensors.txt", "tensor", 1),
+        ("blobs.txt", "blob", 2),
+        ("chip.txt", "chip", 2),
+    ] {
         for line in vectors(file)?.lines() {
             let words: Vec<&str> = line.split(' ').collect();
             let (given, answer) = words.split_at_checked(given).ok_or_else(|| format!("{file}: {line}"))?;
@@ -117,10 +120,9 @@ fn tasks() -> Result<Vec<Vec<u8>>, String> {
         encode(&[small; 257], &[])?,
         encode(&[small], &[0; 129])?,
     ];
-    for (rank, dtype) in (0..).zip(DType::ALL) {
+    for (dtype, rank) in DType::ALL.iter().zip((1..=5).cycle()) {
         let shapes = [2, 3, 4, 5, 6];
-        let shapes = shapes.get(..rank % 5 + 1).unwrap_or_default();
-        blobs.push(encode(&[tensor(9, device(4096), *dtype, shapes)?], &[])?);
+        blobs.push(encode(&[tensor(9, device(4096), *dtype, shapes.get(..rank).unwrap_or_default())?], &[])?);
     }
     // Each byte of a good blob's counts and tensor, damaged.
     let good = encode(&[plain], &[])?;
@@ -138,8 +140,15 @@ fn tasks() -> Result<Vec<Vec<u8>>, String> {
 }
 
 fn tensor(buffer_id: u64, body: Body, dtype: DType, shapes: &[u32]) -> Result<Tensor, String> {
-    let identity = Identity::new(OwnerInstanceId(*b"\x01\x23\x45\x67\x89\xab\xcd\xef"), buffer_id, NonZeroU32::MIN);
-    let fields = DescriptorFields { identity, access: Access::ReadWrite, nbytes: 1 << 20, owner_worker_path_id: 1, body };
+    let identity =
+        Identity::new(OwnerInstanceId(*b"\x01\x23\x45\x67\x89\xab\xcd\xef"), buffer_id, NonZeroU32::MIN);
+    let fields = DescriptorFields {
+        identity,
+        access: Access::ReadWrite,
+        nbytes: 1 << 20,
+        owner_worker_path_id: 1,
+        body,
+    };
     let descriptor = Descriptor::new(&fields).map_err(|error| error.to_string())?;
     let view = View::row_major(0, dtype, shapes, fields.nbytes).map_err(|error| error.to_string())?;
     Tensor::new(&descriptor, &view).map_err(|error| error.to_string())

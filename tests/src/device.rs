@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use object::read::File;
 use object::{Object, ObjectSection, ObjectSymbol, SectionKind, SymbolKind};
@@ -38,15 +39,15 @@ pub fn run(command: &mut Command) -> Result<String, String> {
         };
     }
     let output = bounded.output().map_err(|error| format!("timeout: {error}"))?;
-    let said = format!(
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     if output.status.success() {
         Ok(said)
     } else {
-        Err(format!("{what}: {}\n{said}\nA tool that is not found: `tests/all setup` installs it.", output.status))
+        Err(format!(
+            "{what}: {}\n{said}\nA tool that is not found: `tests/all setup` installs it.",
+            output.status
+        ))
     }
 }
 
@@ -78,15 +79,24 @@ fn built(command: &Command, target: &str) -> Result<PathBuf, String> {
 /// # Errors
 /// What the compiler said.
 pub fn firmware_library(target: &str, features: &[&str], folder: &Path) -> Result<PathBuf, String> {
-    // Each set of features in a folder of its own, or tests that run side by side would take each other's library.
-    let folder = folder.join(["plain", &features.join("-")].concat());
-    let features = [&["panic-handler"], features].concat().join(",");
-    let mut command = cargo(target, &folder)?;
+    let _building = building();
+    let enabled = [&["panic-handler"], features].concat().join(",");
+    let mut command = cargo(target, folder)?;
     command.current_dir(root()).args(["-p", "bufabi-firmware", "--locked", "--quiet"]);
     command.args(["--profile", "firmware", "--crate-type", "staticlib", "--target", target]);
-    command.args(["--features", &features]);
+    command.args(["--features", &enabled]);
     run(&mut command)?;
-    Ok(built(&command, target)?.join("libbufabi_firmware.a"))
+    // The next set of features would take its place.
+    let library = folder.join(["libbufabi_firmware", target, &features.join("-"), "a"].join("."));
+    let made = built(&command, target)?.join("libbufabi_firmware.a");
+    fs::copy(&made, &library).map_err(|error| format!("{}: {error}", made.display()))?;
+    Ok(library)
+}
+
+/// Held while cargo builds a library, until it is out of the way of the next.
+fn building() -> MutexGuard<'static, ()> {
+    static BUILDING: Mutex<()> = Mutex::new(());
+    BUILDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Builds the Rust firmware for the bare `virt` machine.
@@ -94,6 +104,7 @@ pub fn firmware_library(target: &str, features: &[&str], folder: &Path) -> Resul
 /// # Errors
 /// What the compiler said.
 pub fn rust_firmware(folder: &Path) -> Result<PathBuf, String> {
+    let _building = building();
     let script = root().join("firmware-shim/examples/virt/virt.ld");
     let mut command = cargo(BARE_AARCH64, folder)?;
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_NONE_LINKER", "ld.lld");
@@ -171,14 +182,11 @@ pub fn sizes(image: &Path) -> Result<Sizes, String> {
     with_image(image, |image| {
         let mut sizes = Sizes::default();
         for section in image.sections() {
-            match section.kind() {
-                SectionKind::Text | SectionKind::ReadOnlyData => {
-                    sizes.text = sizes.text.saturating_add(section.size());
-                }
-                SectionKind::Data | SectionKind::UninitializedData => {
-                    sizes.data = sizes.data.saturating_add(section.size());
-                }
-                _ => {}
+            let (kind, size) = (section.kind(), section.size());
+            if matches!(kind, SectionKind::Text | SectionKind::ReadOnlyData) {
+                sizes.text = sizes.text.saturating_add(size);
+            } else if matches!(kind, SectionKind::Data | SectionKind::UninitializedData) {
+                sizes.data = sizes.data.saturating_add(size);
             }
         }
         sizes

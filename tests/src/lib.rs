@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod clock;
+pub mod conversation;
+pub mod device;
 pub mod memory;
 pub mod random;
 
@@ -43,3 +45,8 @@ pub fn unhex(text: &str) -> Result<Vec<u8>, String> {
     }
     Ok(bytes)
 }
+
+/// The README's example, as a doc-test.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;

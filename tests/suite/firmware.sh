@@ -1,22 +1,43 @@
-# The firmware library for every device target, whichever toolchain can build it.
+# The firmware library by itself: every feature on every target, and what it weighs. It runs in QEMU in section `unit`.
 
 section_firmware() {
-    local target
+    local target features
     for target in "${rust_targets[@]}"; do
-        check "the firmware library builds for $target" build_firmware_library "$target"
+        for features in '' panic-handler defmt semihosting; do
+            [[ $target$features != aarch64-unknown-linux-gnusemihosting ]] || continue
+            check "firmware for $target, features: ${features:-none}" check_for_device "$target" "$features"
+        done
     done
+    check 'two ways to say a refusal are refused' \
+        fails_with 'choose one of the features' check_for_device thumbv7em-none-eabihf defmt,semihosting
+    check 'semihosting is refused where no debugger is' \
+        fails_with "needs a debugger's target" check_for_device aarch64-unknown-linux-gnu semihosting
+    check 'sizes were measured' cat "$(target_folder)"/tmp/firmware/sizes-*.txt
 }
 
-# cargo_for_devices ARGUMENTS...: the pinned toolchain where it has the targets, else Debian's with `core` built from source.
-cargo_for_devices() {
+# Clippy of the pinned toolchain where it has the targets, else Debian's compiler with `core` built from source.
+check_for_device() {
     if rust_targets_are_there; then
-        cargo "$@"
+        cargo clippy --locked --quiet -p bufabi-firmware --target "$1" --features "$2" -- -D warnings
     else
-        RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc /usr/bin/cargo "$@" -Zbuild-std=core
+        RUSTC_BOOTSTRAP=1 RUSTC=/usr/bin/rustc /usr/bin/cargo check --locked --quiet -Zbuild-std=core \
+            --target-dir "$(target_folder)/tmp/firmware/device-from-source" \
+            -p bufabi-firmware --target "$1" --features "$2"
     fi
 }
 
-build_firmware_library() {
-    cargo_for_devices rustc --locked --quiet -p bufabi-firmware --profile firmware --crate-type staticlib \
-        --features panic-handler --target "$1"
+# fails_with WORDS COMMAND...: it fails, and says why.
+fails_with() {
+    local words=$1 said
+    shift
+    if said=$("$@" 2>&1); then
+        printf 'it did not fail\n'
+        return 1
+    fi
+    grep -qF -- "$words" <<<"$said" || { printf '%s\n' "$said" && return 1; }
+}
+
+target_folder() {
+    cargo metadata --format-version 1 --no-deps --locked |
+        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p'
 }

@@ -7,6 +7,7 @@ section_lint() {
     check 'the scripts parse' bash -n tests/all tests/suite/*.sh .ci/run
 }
 
+# Every crate's own tests, and those of `tests/`: vectors, models, processes, C and C++ programs, firmware in QEMU.
 section_unit() {
     cargo test --workspace --locked --no-fail-fast
 }

@@ -32,7 +32,8 @@ impl File {
     /// Reads some bytes; 0 at the end.
     pub(crate) fn read(&mut self, bytes: &mut [u8]) -> Result<usize, Refused> {
         // SAFETY: SYS_READ writes at most as many bytes as the slice has, which is alive and lent to it alone.
-        let missing = unsafe { call(0x06, &[self.handle, bytes.as_mut_ptr().expose_provenance(), bytes.len()]) };
+        let missing =
+            unsafe { call(0x06, &[self.handle, bytes.as_mut_ptr().expose_provenance(), bytes.len()]) };
         bytes.len().checked_sub(missing).ok_or(Refused)
     }
 

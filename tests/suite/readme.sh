@@ -1,0 +1,11 @@
+# What the README tells people to type does what it says. Its Rust block is a doc-test of the package `bufabi-tests`.
+
+section_readme() {
+    local command
+    while IFS= read -r command; do
+        case $command in
+            tests/all*) ;; # this
+            *) check "README: $command" bash -c "$command" ;;
+        esac
+    done < <(awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on && NF' README.md)
+}
