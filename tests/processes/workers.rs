@@ -189,17 +189,20 @@ fn refusals() {
     let endpoint = Endpoint::new().unwrap();
     let mut workers = spawn(&endpoint, &pair());
     let mut a = endpoint.create_buffer(16, Access::Read).unwrap();
+    let b = endpoint.create_buffer(16, Access::ReadWrite).unwrap();
     let tensor = row(&a);
     let mut submit = |tensors: &[Tensor], tags: &[Tag], scalars: &[u64]| {
         let request = TaskRequest { task: 1, member: 0, kernel: 0, tensors, tags, scalars };
         workers.submit(WorkerId(0), &request).unwrap_err()
     };
     let denied = submit(&[tensor, tensor], &[Tag::Input, Tag::Inout], &[]);
-    assert!(matches!(denied, SubmitError::Denied { argument: 1, .. }), "{denied}");
-    assert_eq!(denied.to_string(), "argument 1: INOUT needs READWRITE, but the owner grants READ");
-    assert_eq!(submit(&[tensor; 257], &[Tag::Input; 257], &[]).code(), Code::TooManyArguments);
-    assert_eq!(submit(&[], &[], &[0; 129]).code(), Code::TooManyArguments);
-    assert_eq!(submit(&[tensor], &[], &[]), SubmitError::TagCount { tensors: 1, tags: 0 });
+    assert_eq!(denied.code(), Code::Denied);
+    assert!(denied.to_string().contains("INOUT needs READWRITE, but the owner grants READ"), "{denied}");
+    assert_eq!(submit(&[tensor; 257], &[Tag::Input; 257], &[]).code(), Code::TooManyTensors);
+    assert_eq!(submit(&[], &[], &[0; 129]).code(), Code::TooManyScalars);
+    assert_eq!(submit(&[tensor], &[], &[]).code(), Code::TagCount);
+    let written = row(&b);
+    assert_eq!(submit(&[written, written], &[Tag::Input, Tag::Output], &[]).code(), Code::ArgumentClash);
     a.release().unwrap();
     let stale = submit(&[tensor], &[Tag::Input], &[]);
     assert_eq!((stale.code(), matches!(stale, SubmitError::Own { argument: 0, .. })), (Code::Stale, true));

@@ -2,8 +2,8 @@
 
 use core::fmt;
 
-use bufabi_core::rights::RightsError;
-use bufabi_core::{ChipError, Code};
+use bufabi_core::wire::blob::EncodeError;
+use bufabi_core::{Code, task_args};
 
 use super::reply::WorkerId;
 use crate::owner::OwnError;
@@ -28,22 +28,10 @@ pub enum SubmitError {
         /// How.
         ending: Ending,
     },
-    /// More tensors or scalars than a task's arguments hold.
-    TooManyArguments(ChipError),
-    /// Tensors and tags are not equally many.
-    TagCount {
-        /// How many tensors.
-        tensors: usize,
-        /// How many tags.
-        tags: usize,
-    },
-    /// The owner does not grant what a tag needs.
-    Denied {
-        /// Which argument.
-        argument: usize,
-        /// Why.
-        error: RightsError,
-    },
+    /// A limit, a right, or two arguments that clash over a byte.
+    Arguments(task_args::SubmitError),
+    /// The arguments do not fit into a mailbox.
+    Encode(EncodeError),
     /// The owner, which this process is, has it no longer, or otherwise than the argument claims.
     Own {
         /// Which argument.
@@ -98,9 +86,8 @@ impl SubmitError {
             Self::WorkerUnknown { .. } => Code::WorkerUnknown,
             Self::WorkerBusy { .. } => Code::WorkerBusy,
             Self::WorkerDied { .. } => Code::WorkerDied,
-            Self::TooManyArguments(error) => error.code(),
-            Self::TagCount { .. } => Code::TagUnknown,
-            Self::Denied { error, .. } => error.code(),
+            Self::Arguments(error) => error.code(),
+            Self::Encode(error) => error.code(),
             Self::Own { error, .. } => error.code(),
             Self::Os(error) => error.code(),
             Self::Forked { .. } => Code::Forked,
@@ -127,9 +114,8 @@ impl fmt::Display for SubmitError {
             Self::WorkerUnknown { worker: WorkerId(index) } => write!(f, "there is no worker number {index}"),
             Self::WorkerBusy { task } => write!(f, "the worker has task {task}, which is not finished"),
             Self::WorkerDied { ending } => write!(f, "the worker's process {ending}"),
-            Self::TooManyArguments(error) => error.fmt(f),
-            Self::TagCount { tensors, tags } => write!(f, "{tensors} tensors have {tags} tags: each has one"),
-            Self::Denied { argument, error } => write!(f, "argument {argument}: {error}"),
+            Self::Arguments(error) => error.fmt(f),
+            Self::Encode(error) => error.fmt(f),
             Self::Own { argument, error } => write!(f, "argument {argument}: {error}"),
             Self::Os(error) => error.fmt(f),
             Self::Forked { creator, here } => forked(creator, here, f),

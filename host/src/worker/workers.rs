@@ -3,9 +3,8 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use bufabi_core::wire::blob;
-use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS};
-use bufabi_core::{ChipError, Tag, Tensor, rights};
+use bufabi_core::task_args::Scratch;
+use bufabi_core::{Submission, Tag, Tensor};
 
 use super::error::{SpawnError, SubmitError, WaitError};
 use super::kernel::Kernels;
@@ -39,6 +38,11 @@ pub struct TaskRequest<'a> {
     pub scalars: &'a [u64],
 }
 
+impl TaskRequest<'_> {
+    /// What a request other than a task says of one.
+    const NONE: Self = Self { task: 0, member: 0, kernel: 0, tensors: &[], tags: &[], scalars: &[] };
+}
+
 /// Worker processes of this process. Dropping it ends them.
 #[derive(Debug)]
 pub struct Workers {
@@ -49,7 +53,8 @@ pub struct Workers {
     watch: Watch,
     doorbell: Doorbell,
     spin: Spin,
-    scratch: Box<[u8]>,
+    scratch: Box<Scratch>,
+    blob: Box<[u8]>,
     /// The worker to look at first, so that none waits behind another for ever.
     first: usize,
 }
@@ -99,7 +104,8 @@ impl Workers {
             watch,
             doorbell,
             spin: Spin::new(policy.spin),
-            scratch: vec![0; MAX_BLOB].into_boxed_slice(),
+            scratch: Box::default(),
+            blob: vec![0; MAX_BLOB].into_boxed_slice(),
             first: 0,
         };
         for spec in specs {
@@ -190,24 +196,16 @@ impl Workers {
         if let Some(task) = &target.task {
             return Err(SubmitError::WorkerBusy { task: task.task });
         }
-        check_arguments(request)?;
+        let submission = Submission::check(request.tensors, request.tags, request.scalars, &mut self.scratch);
+        let submission = submission.map_err(SubmitError::Arguments)?;
         let holds = self.endpoint.hold(request.tensors);
         let holds = holds.map_err(|(argument, error)| SubmitError::Own { argument, error })?;
-        let too_many = SubmitError::TooManyArguments(too_many(request));
-        let size = blob::encode(request.tensors, request.scalars, &mut self.scratch).map_err(|_| too_many)?;
-        let blob = self.scratch.get(..size).ok_or(too_many)?;
-        let fields = Request {
-            kind: RequestKind::Run.to_wire(),
-            kernel: request.kernel,
-            task: request.task,
-            member: request.member,
-            blob_bytes: u32::try_from(size).map_err(|_| too_many)?,
-        };
-        let is_asleep = target.mailbox.post_request(target.sequence, &fields, blob).map_err(|_| too_many)?;
-        target.sequence = target.sequence.wrapping_add(1);
+        // What passed the check fits: both know the same limits.
+        let size = submission.encode(&mut self.blob).map_err(SubmitError::Encode)?;
+        let posted = target.post(RequestKind::Run, request, self.blob.get(..size).unwrap_or(&[]));
         let (task, member, tensors) = (request.task, request.member, request.tensors.len());
         target.task = Some(Task { task, member, tensors, _holds: holds });
-        if is_asleep { target.doorbell.ring().map_err(SubmitError::Os) } else { Ok(()) }
+        posted.map_err(SubmitError::Os)
     }
 
     /// Waits until `until` for a task that is over, in no particular order. That a worker's process ended is noticed here.
@@ -293,7 +291,7 @@ impl Workers {
             return;
         }
         for worker in self.workers.iter_mut().filter(|worker| worker.ending.is_none()) {
-            if worker.task.is_some() || worker.tell_to_stop().is_err() {
+            if worker.task.is_some() || worker.post(RequestKind::Stop, &TaskRequest::NONE, &[]).is_err() {
                 // It has ended, or it is ours to kill.
                 let _ = worker.process.send(libc::SIGKILL);
             }
@@ -323,12 +321,15 @@ impl Workers {
 }
 
 impl Worker {
-    fn tell_to_stop(&mut self) -> Result<(), OsError> {
-        let kind = RequestKind::Stop.to_wire();
-        let request = Request { kind, kernel: 0, task: 0, member: 0, blob_bytes: 0 };
-        let is_asleep = self.mailbox.post_request(self.sequence, &request, &[]).unwrap_or(true);
+    /// Posts a request, and wakes the worker if it sleeps.
+    fn post(&mut self, kind: RequestKind, request: &TaskRequest<'_>, blob: &[u8]) -> Result<(), OsError> {
+        let TaskRequest { task, member, kernel, .. } = *request;
+        let blob_bytes = u32::try_from(blob.len()).unwrap_or(0);
+        let fields = Request { kind: kind.to_wire(), kernel, task, member, blob_bytes };
+        let is_asleep = self.mailbox.post_request(self.sequence, &fields, blob);
         self.sequence = self.sequence.wrapping_add(1);
-        if is_asleep { self.doorbell.ring() } else { Ok(()) }
+        // No blob is larger than the mailbox: the worker would then have been asked for nothing.
+        if is_asleep.unwrap_or(true) { self.doorbell.ring() } else { Ok(()) }
     }
 }
 
@@ -351,24 +352,4 @@ fn find_reply(workers: &[Worker], first: usize) -> Option<(usize, RawReply)> {
         (|&(index, _): &(usize, &Worker)| index < first, |&(index, _): &(usize, &Worker)| index >= first);
     let found = busy(workers).filter(behind).find_map(reply);
     found.or_else(|| busy(workers).filter(before).find_map(reply))
-}
-
-/// The limits and the rights of a task's arguments.
-fn check_arguments(request: &TaskRequest<'_>) -> Result<(), SubmitError> {
-    let (tensors, tags) = (request.tensors.len(), request.tags.len());
-    if tensors > MAX_TENSORS || request.scalars.len() > MAX_SCALARS {
-        return Err(SubmitError::TooManyArguments(too_many(request)));
-    }
-    if tensors != tags {
-        return Err(SubmitError::TagCount { tensors, tags });
-    }
-    for (argument, (tensor, &tag)) in request.tensors.iter().zip(request.tags).enumerate() {
-        let checked = rights::check(tensor.descriptor().access(), tag);
-        checked.map_err(|error| SubmitError::Denied { argument, error })?;
-    }
-    Ok(())
-}
-
-const fn too_many(request: &TaskRequest<'_>) -> ChipError {
-    ChipError::TooManyArguments { tensors: request.tensors.len(), scalars: request.scalars.len() }
 }
