@@ -11,8 +11,8 @@ use bufabi_host::kernels::Kernel;
 use bufabi_host::owner::Endpoint;
 use bufabi_host::sys::process::{Ending, Process, fork};
 use bufabi_host::worker::{
-    SpawnError, SubmitError, TaskFailure, TaskRequest, WaitError, WaitPolicy, WorkerId, WorkerKind,
-    WorkerSpec, Workers,
+    KeptImport, SpawnError, SubmitError, TaskFailure, TaskRequest, WaitError, WaitPolicy, WorkerId,
+    WorkerKind, WorkerSpec, Workers,
 };
 
 use crate::Case;
@@ -38,8 +38,14 @@ pub(crate) const CASES: &[Case] = &[
     ("an_idle_worker_does_not_run", idle),
     ("a_task_of_256_tensors_and_128_scalars_travels_whole", largest),
     ("starting_and_ending_workers_leaves_nothing", nothing_left),
+    ("a_released_buffer_is_dropped_by_every_worker_even_a_busy_one", released_everywhere),
     ("a_fork_of_the_parent_neither_submits_nor_ends_the_workers", forked_parent),
 ];
+
+fn path(descriptor: &Descriptor) -> String {
+    let Body::PosixShm { name } = descriptor.body() else { panic!("{descriptor:?}") };
+    format!("/dev/shm/{name}")
+}
 
 fn pair() -> [WorkerSpec; 2] {
     [spec("chip0", WorkerKind::Chip), spec("sub0", WorkerKind::Sub)]
@@ -390,6 +396,33 @@ fn nothing_left() {
     assert!(pids.iter().all(|&pid| !is_running(pid)));
     assert_eq!((open_files(), shared_mappings()), (files, mappings));
     assert!(own_objects().is_empty());
+}
+
+fn released_everywhere() {
+    let endpoint = Endpoint::new().unwrap();
+    let mut workers = spawn(&endpoint, &pair());
+    let mut buffer = endpoint.create_buffer(16, Access::ReadWrite).unwrap();
+    let identity = buffer.identity();
+    let name = path(&buffer.descriptor().unwrap());
+    for worker in [WorkerId(0), WorkerId(1)] {
+        assert!(run(&mut workers, worker, Kernel::None, &[row(&buffer)], &[Tag::NoDep]).result.is_ok());
+    }
+    let pids = [0, 1].map(|worker| workers.pid(WorkerId(worker)).unwrap());
+    let mapped = |pid: i32| fs::read_to_string(format!("/proc/{pid}/maps")).unwrap().matches(&name).count();
+    // The fork had none of the owner's.
+    assert_eq!(pids.map(mapped), [1, 1]);
+    workers.submit(WorkerId(0), &bare(6, SLEEP_50_MS)).unwrap();
+    buffer.release().unwrap();
+    assert_eq!(workers.release_imports(identity, soon()), Ok(vec![]));
+    assert_eq!(pids.map(mapped), [0, 0]);
+    let done = workers.wait(soon()).unwrap();
+    assert_eq!((done.task, done.result.is_ok()), (6, true));
+
+    workers.submit(WorkerId(1), &bare(8, SLEEP_FOR_EVER)).unwrap();
+    let limit = Instant::now().checked_add(Duration::from_millis(20)).unwrap();
+    let silent = KeptImport { worker: WorkerId(1), why: None };
+    assert_eq!(workers.release_imports(identity, limit), Ok(vec![silent]));
+    assert!(workers.is_idle(WorkerId(0)));
 }
 
 fn forked_parent() {

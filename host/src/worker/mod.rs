@@ -20,7 +20,7 @@ use std::time::Duration;
 pub use error::{SpawnError, SubmitError, WaitError};
 pub use failure::Failure;
 pub use kernel::{KernelError, Kernels};
-pub use reply::{Completion, Reply, TaskFailure, WorkerId};
+pub use reply::{Completion, KeptImport, Reply, TaskFailure, WorkerId};
 pub use wait::DEFAULT_SPIN;
 pub use workers::{TaskRequest, Workers};
 

@@ -39,6 +39,15 @@ pub struct Reply {
     pub duration: Duration,
 }
 
+/// A worker that may still have something mapped that it was told to drop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptImport {
+    /// Which one.
+    pub worker: WorkerId,
+    /// What it says; `None` when it did not answer in time.
+    pub why: Option<TaskFailure>,
+}
+
 /// Why a task failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TaskFailure {

@@ -1,15 +1,17 @@
 //! The parent's side: it starts workers, hands them tasks, several at once, and waits for the first that is over.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use bufabi_core::task_args::Scratch;
-use bufabi_core::{Submission, Tag, Tensor};
+use bufabi_core::{Identity, Submission, Tag, Tensor};
+use zerocopy::IntoBytes;
 
 use super::error::{SpawnError, SubmitError, WaitError};
 use super::kernel::Kernels;
 use super::mailbox::{MAX_BLOB, Mailbox, RawReply, Request, RequestKind};
-use super::reply::{Completion, TaskFailure, WorkerId, read};
+use super::reply::{Completion, KeptImport, Reply, TaskFailure, WorkerId, read};
 use super::serve::{Inherited, serve};
 use super::wait::{Spin, Waited, wait};
 use super::{WaitPolicy, WorkerSpec};
@@ -57,6 +59,8 @@ pub struct Workers {
     blob: Box<[u8]>,
     /// The worker to look at first, so that none waits behind another for ever.
     first: usize,
+    /// Tasks that were over while something else was waited for.
+    completed: VecDeque<Completion>,
 }
 
 #[derive(Debug)]
@@ -67,8 +71,34 @@ struct Worker {
     doorbell: Doorbell,
     /// The number of the last request.
     sequence: u32,
-    task: Option<Task>,
+    work: Option<Work>,
     ending: Option<Ending>,
+}
+
+/// What a worker was asked for and has not answered.
+#[derive(Debug)]
+enum Work {
+    Task(Task),
+    Release,
+}
+
+impl Work {
+    /// The submitter's number for it; a release has none.
+    const fn number(&self) -> u64 {
+        match self {
+            Self::Task(task) => task.task,
+            Self::Release => RELEASE,
+        }
+    }
+}
+
+/// What stands for a task's number where there is no task.
+const RELEASE: u64 = u64::MAX;
+
+/// What a worker answered, or left unanswered when it ended.
+enum Event {
+    Task(Completion),
+    Release(WorkerId, Result<Reply, TaskFailure>),
 }
 
 /// A task that a worker has. What it names cannot be released until it is over.
@@ -107,6 +137,7 @@ impl Workers {
             scratch: Box::default(),
             blob: vec![0; MAX_BLOB].into_boxed_slice(),
             first: 0,
+            completed: VecDeque::new(),
         };
         for spec in specs {
             workers.start(spec, kernels, policy)?;
@@ -134,7 +165,7 @@ impl Workers {
         })?;
         let ending = None;
         let worker =
-            Worker { name: spec.name.clone(), process, mailbox, doorbell, sequence: 0, task: None, ending };
+            Worker { name: spec.name.clone(), process, mailbox, doorbell, sequence: 0, work: None, ending };
         // From here on it is ended when something fails.
         self.workers.push(worker);
         let Some(worker) = self.workers.last() else { return Ok(()) };
@@ -175,7 +206,7 @@ impl Workers {
     /// A worker has no task, and as far as is known its process runs.
     #[must_use]
     pub fn is_idle(&self, worker: WorkerId) -> bool {
-        self.workers.get(worker.0).is_some_and(|worker| worker.task.is_none() && worker.ending.is_none())
+        self.workers.get(worker.0).is_some_and(|worker| worker.work.is_none() && worker.ending.is_none())
     }
 
     /// Hands a task to a worker that has none, and does not wait for it. Its rights and numbers are checked here, and what it
@@ -193,8 +224,8 @@ impl Workers {
         if let Some(ending) = target.ending {
             return Err(SubmitError::WorkerDied { ending });
         }
-        if let Some(task) = &target.task {
-            return Err(SubmitError::WorkerBusy { task: task.task });
+        if let Some(work) = &target.work {
+            return Err(SubmitError::WorkerBusy { task: work.number() });
         }
         let submission = Submission::check(request.tensors, request.tags, request.scalars, &mut self.scratch);
         let submission = submission.map_err(SubmitError::Arguments)?;
@@ -204,7 +235,7 @@ impl Workers {
         let size = submission.encode(&mut self.blob).map_err(SubmitError::Encode)?;
         let posted = target.post(RequestKind::Run, request, self.blob.get(..size).unwrap_or(&[]));
         let (task, member, tensors) = (request.task, request.member, request.tensors.len());
-        target.task = Some(Task { task, member, tensors, _holds: holds });
+        target.work = Some(Work::Task(Task { task, member, tensors, _holds: holds }));
         posted.map_err(SubmitError::Os)
     }
 
@@ -218,7 +249,75 @@ impl Workers {
             return Err(WaitError::Forked { creator: self.creator, here });
         }
         loop {
-            if self.workers.iter().all(|worker| worker.task.is_none()) {
+            if let Some(completion) = self.completed.pop_front() {
+                return Ok(completion);
+            }
+            match self.next(until)? {
+                Event::Task(completion) => return Ok(completion),
+                // Somebody gave up waiting for it.
+                Event::Release(..) => {}
+            }
+        }
+    }
+
+    /// Tells every worker to drop what it has mapped for an identity, as is due when its owner has released it, and waits for
+    /// their answers until `until`; a worker that has a task is told when that is over. What could not be dropped, or was
+    /// not answered in time, is named. A worker that has ended has nothing mapped.
+    ///
+    /// # Errors
+    /// [`WaitError::Os`], [`WaitError::Forked`].
+    pub fn release_imports(
+        &mut self,
+        identity: Identity,
+        until: Instant,
+    ) -> Result<Vec<KeptImport>, WaitError> {
+        let here = current_pid();
+        if here != self.creator {
+            return Err(WaitError::Forked { creator: self.creator, here });
+        }
+        let encoded = identity.encode();
+        let (mut kept, mut waiting) = (Vec::new(), Vec::new());
+        let mut untold: Vec<usize> = (0..self.workers.len()).collect();
+        loop {
+            untold.retain(|&index| {
+                let Some(worker) = self.workers.get_mut(index) else { return false };
+                if worker.work.is_some() || worker.ending.is_some() {
+                    return worker.ending.is_none();
+                }
+                worker.work = Some(Work::Release);
+                waiting.push(WorkerId(index));
+                // One that cannot be woken does not answer in time.
+                let _ = worker.post(RequestKind::Release, &TaskRequest::NONE, encoded.as_bytes());
+                false
+            });
+            if untold.is_empty() && waiting.is_empty() {
+                return Ok(kept);
+            }
+            match self.next(until) {
+                Ok(Event::Task(completion)) => self.completed.push_back(completion),
+                Ok(Event::Release(worker, answer)) => {
+                    waiting.retain(|&other| other != worker);
+                    match answer {
+                        Ok(_) | Err(TaskFailure::WorkerDied(_)) => {}
+                        Err(why) => kept.push(KeptImport { worker, why: Some(why) }),
+                    }
+                }
+                Err(WaitError::TimedOut { .. }) => {
+                    let untold = untold.into_iter().map(WorkerId);
+                    kept.extend(
+                        waiting.into_iter().chain(untold).map(|worker| KeptImport { worker, why: None }),
+                    );
+                    return Ok(kept);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Waits until `until` for an answer, or for the end of a process that owes one.
+    fn next(&mut self, until: Instant) -> Result<Event, WaitError> {
+        loop {
+            if busy(&self.workers).next().is_none() {
                 return Err(WaitError::Idle);
             }
             let mut ended = Vec::new();
@@ -234,19 +333,19 @@ impl Workers {
             );
             let waited = waited.map_err(WaitError::Os)?;
             if let Waited::Ready((index, raw)) = waited
-                && let Some(completion) = self.complete(index, Ok(raw))
+                && let Some(event) = self.complete(index, Ok(raw))
             {
-                return Ok(completion);
+                return Ok(event);
             }
             for &index in &ended {
-                if let Some(completion) = self.note_end(index).map_err(WaitError::Os)? {
-                    return Ok(completion);
+                if let Some(event) = self.note_end(index).map_err(WaitError::Os)? {
+                    return Ok(event);
                 }
             }
             if waited == Waited::TimedOut
                 && let Some((index, worker)) = busy(&self.workers).next()
             {
-                let task = worker.task.as_ref().map_or(0, |task| task.task);
+                let task = worker.work.as_ref().map_or(RELEASE, Work::number);
                 let busy = busy(&self.workers).count();
                 return Err(WaitError::TimedOut { busy, worker: WorkerId(index), task });
             }
@@ -258,20 +357,28 @@ impl Workers {
         self.end(until);
     }
 
-    /// Takes a worker's task off it.
-    fn complete(&mut self, index: usize, outcome: Result<RawReply, Ending>) -> Option<Completion> {
+    /// Takes a worker's work off it.
+    fn complete(&mut self, index: usize, outcome: Result<RawReply, Ending>) -> Option<Event> {
         let worker = self.workers.get_mut(index)?;
-        let Task { task, member, tensors, .. } = worker.task.take()?;
+        let work = worker.work.take()?;
         self.first = index.saturating_add(1);
+        let (number, tensors) = match &work {
+            Work::Task(task) => (task.task, task.tensors),
+            Work::Release => (TaskRequest::NONE.task, 0),
+        };
         let result = match outcome {
-            Ok(raw) => read(&worker.mailbox, &raw, task, tensors),
+            Ok(raw) => read(&worker.mailbox, &raw, number, tensors),
             Err(ending) => Err(TaskFailure::WorkerDied(ending)),
         };
-        Some(Completion { worker: WorkerId(index), task, member, result })
+        let worker = WorkerId(index);
+        Some(match work {
+            Work::Task(Task { task, member, .. }) => Event::Task(Completion { worker, task, member, result }),
+            Work::Release => Event::Release(worker, result),
+        })
     }
 
     /// A worker's process has ended: what it replied before counts, else its task has failed.
-    fn note_end(&mut self, index: usize) -> Result<Option<Completion>, OsError> {
+    fn note_end(&mut self, index: usize) -> Result<Option<Event>, OsError> {
         let Some(worker) = self.workers.get_mut(index) else { return Ok(None) };
         let ending = match worker.process.ended() {
             Ok(Some(ending)) => ending,
@@ -291,7 +398,7 @@ impl Workers {
             return;
         }
         for worker in self.workers.iter_mut().filter(|worker| worker.ending.is_none()) {
-            if worker.task.is_some() || worker.post(RequestKind::Stop, &TaskRequest::NONE, &[]).is_err() {
+            if worker.work.is_some() || worker.post(RequestKind::Stop, &TaskRequest::NONE, &[]).is_err() {
                 // It has ended, or it is ours to kill.
                 let _ = worker.process.send(libc::SIGKILL);
             }
@@ -340,9 +447,9 @@ impl Drop for Workers {
     }
 }
 
-/// The workers that have a task, with their places.
+/// The workers that owe an answer, with their places.
 fn busy(workers: &[Worker]) -> impl Iterator<Item = (usize, &Worker)> {
-    workers.iter().enumerate().filter(|(_, worker)| worker.task.is_some())
+    workers.iter().enumerate().filter(|(_, worker)| worker.work.is_some())
 }
 
 /// A reply that is there, looking at the worker `first` first.
