@@ -298,9 +298,10 @@ impl Footprint {
     fn remove(&mut self, index: usize) {
         let rank = usize::from(self.rank);
         if let Some(rest) = self.dimensions.get_mut(index..rank) {
-            rest.rotate_left(1);
-            if let Some(last) = rest.last_mut() {
-                *last = Dimension::default();
+            // Each takes the place before its own, from the last on.
+            let mut moved = Dimension::default();
+            for slot in rest.iter_mut().rev() {
+                core::mem::swap(slot, &mut moved);
             }
             self.rank = self.rank.wrapping_sub(1);
         }
@@ -338,13 +339,15 @@ fn dimensions(view: &View) -> impl Iterator<Item = Dimension> {
 }
 
 /// Inserts into the first `len` slots, which are sorted by step, keeping them so.
-#[inline]
 fn insert_sorted(slots: &mut [Dimension; MAX_NDIMS], len: usize, dimension: Dimension) {
-    let place = slots.iter().take(len).position(|slot| dimension.step < slot.step).unwrap_or(len);
-    let Some(tail) = slots.get_mut(place..=len) else { return };
-    tail.rotate_right(1);
-    if let Some(first) = tail.first_mut() {
-        *first = dimension;
+    let mut moved = dimension;
+    for slot in slots.iter_mut().take(len) {
+        if moved.step < slot.step {
+            core::mem::swap(slot, &mut moved);
+        }
+    }
+    if let Some(slot) = slots.get_mut(len) {
+        *slot = moved;
     }
 }
 

@@ -1,5 +1,7 @@
 //! Ranges and tiles of one pitch as rectangles of rows and columns, and a sweep that finds two of them that clash.
 
+use core::ops::Range;
+
 use crate::overlap::Footprint;
 
 /// Rectangles that one argument can become: a range has a first row that it begins within, whole rows, and a last one.
@@ -94,29 +96,29 @@ impl<const N: usize> Board<N> {
         let mut read = list(self.read.as_flattened_mut());
         let mut read_again = list(self.read_again.as_flattened_mut());
         for (number, rectangle) in (0_u16..).zip(rectangles) {
-            let place = match written.make_room(rectangle) {
+            let place = match written.room_for(rectangle) {
                 Ok(place) => place,
                 Err((_, met)) => return Some((met.index, rectangle.index)),
             };
             if rectangle.writes {
-                if let Err((_, met)) = read.make_room(rectangle) {
+                if let Err((_, met)) = read.room_for(rectangle) {
                     return Some((met.index, rectangle.index));
                 }
                 if let Some(met) = read_again.meeting(rectangle) {
                     return Some((met.index, rectangle.index));
                 }
-                written.insert(place, number);
+                written.put(place, number);
                 continue;
             }
-            match read.make_room(rectangle) {
-                Ok(place) => read.insert(place, number),
+            match read.room_for(rectangle) {
+                Ok(place) => read.put(place, number),
                 // The same columns, read by several: what counts is where the last of them ends.
                 Err((place, met)) if met.has_columns_of(rectangle) => {
                     if met.end_row < rectangle.end_row {
-                        read.replace(place, number);
+                        read.set(place, number);
                     }
                 }
-                Err(_) => read_again.insert(read_again.len, number),
+                Err(_) => read_again.put(read_again.len..read_again.len, number),
             }
         }
         None
@@ -135,13 +137,13 @@ impl<'a> List<'a> {
         self.places.get(..self.len)?.get(place).and_then(|&number| self.rectangles.get(usize::from(number)))
     }
 
-    /// In a list sorted by column in which no two share one: removes those that share one with the rectangle and end above it,
-    /// and says where it would stand. The error is one that does not end above it, and its place.
-    fn make_room(&mut self, rectangle: &Rectangle) -> Result<usize, (usize, &'a Rectangle)> {
+    /// In a list sorted by column in which no two share one: the places of those that share one with the rectangle and end above
+    /// it, which it may take. The error is one that does not end above it, and its place.
+    fn room_for(&self, rectangle: &Rectangle) -> Result<Range<usize>, (usize, &'a Rectangle)> {
         let is_left = |other: &Rectangle| other.end_column <= rectangle.first_column;
         // Rows come from left to right, so that the place is often the end.
         if self.len.checked_sub(1).and_then(|last| self.at(last)).is_none_or(is_left) {
-            return Ok(self.len);
+            return Ok(self.len..self.len);
         }
         let listed = self.places.get(..self.len).unwrap_or_default();
         let first =
@@ -153,11 +155,7 @@ impl<'a> List<'a> {
             }
             end = end.saturating_add(1);
         }
-        if end > first {
-            self.places.copy_within(end..self.len, first);
-            self.len = self.len.saturating_sub(end.saturating_sub(first));
-        }
-        Ok(first)
+        Ok(first..end)
     }
 
     /// One that shares a byte with the rectangle, in a list in no order. Those that end above it are removed on the way.
@@ -166,7 +164,8 @@ impl<'a> List<'a> {
         while let Some(other) = self.at(place) {
             if other.end_row <= rectangle.first_row {
                 self.len = self.len.saturating_sub(1);
-                self.places.swap(place, self.len);
+                let last = self.places.get(self.len).copied()?;
+                self.set(place, last);
                 continue;
             }
             if other.first_column < rectangle.end_column && rectangle.first_column < other.end_column {
@@ -177,17 +176,33 @@ impl<'a> List<'a> {
         None
     }
 
-    /// Inserts at a place within the list. There is room for as many as there are rectangles.
-    fn insert(&mut self, place: usize, number: u16) {
-        let end = self.len.saturating_add(1);
-        if place <= self.len && end <= self.places.len() {
-            self.places.copy_within(place..self.len, place.saturating_add(1));
-            self.len = end;
-            self.replace(place, number);
+    /// Puts one in the place of those that it has room for. There are places for as many as there are rectangles.
+    fn put(&mut self, room: Range<usize>, number: u16) {
+        let len = self.len;
+        match room.end.saturating_sub(room.start) {
+            0 => {
+                let mut moved = number;
+                for place in self.places.iter_mut().skip(room.start).take(len.saturating_sub(room.start)) {
+                    core::mem::swap(place, &mut moved);
+                }
+                self.set(len, moved);
+                self.len = len.saturating_add(1);
+            }
+            1 => self.set(room.start, number),
+            taken => {
+                self.set(room.start, number);
+                let surplus = taken.saturating_sub(1);
+                for to in room.start.saturating_add(1)..len.saturating_sub(surplus) {
+                    if let Some(&moved) = self.places.get(to.saturating_add(surplus)) {
+                        self.set(to, moved);
+                    }
+                }
+                self.len = len.saturating_sub(surplus);
+            }
         }
     }
 
-    fn replace(&mut self, place: usize, number: u16) {
+    fn set(&mut self, place: usize, number: u16) {
         if let Some(slot) = self.places.get_mut(place) {
             *slot = number;
         }
