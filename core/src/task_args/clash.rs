@@ -80,14 +80,19 @@ pub(super) fn check<H: Holds<RawTensor>, const N: usize>(
             let _ = spans.push(Span::of(tensor, index, tag.writes()));
         }
     }
-    // One backing is the frequent case, and the dear one: a single number sorts several times as fast.
+    // One backing is the frequent case, and the dear one: a single number sorts several times as fast. The sort's own panic, on an
+    // order that contradicts itself, cannot come: these are numbers.
     if spans.iter().all(|span| spans.first().is_some_and(|first| first.backing == span.backing)) {
         spans.sort_unstable_by_key(|span| span.start);
     } else {
         spans.sort_unstable_by_key(|span| (span.backing, span.start));
     }
     let mut steps = STEPS;
-    for group in spans.chunk_by_mut(|a, b| a.backing == b.backing) {
+    let mut rest = spans.as_mut_slice();
+    while let Some(backing) = rest.first().map(|span| span.backing) {
+        let len = rest.iter().take_while(|span| span.backing == backing).count();
+        let Some((group, behind)) = rest.split_at_mut_checked(len) else { break };
+        rest = behind;
         if bounds_are_apart(group) {
             continue;
         }
