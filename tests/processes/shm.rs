@@ -10,7 +10,8 @@ use bufabi_core::{Access, Code, Descriptor};
 use bufabi_host::consumer::{Consumer, Resolution};
 use bufabi_host::owner::{Buffer, CreateError, Endpoint};
 use bufabi_host::shm::ShmError;
-use bufabi_host::sys::process::{Ending, fork};
+use bufabi_host::sys::fault::survive_shrinking_objects;
+use bufabi_host::sys::process::{Ending, Process, fork};
 
 use crate::Case;
 use crate::support::{is_running, load, own_objects, shared_mappings, store, within_a_second};
@@ -18,6 +19,8 @@ use crate::support::{is_running, load, own_objects, shared_mappings, store, with
 pub(crate) const CASES: &[Case] = &[
     ("a_forks_drop_neither_unlinks_nor_unmaps", forks_drop),
     ("a_fork_can_neither_make_nor_release_its_parents_buffers", fork_is_no_owner),
+    ("a_bus_error_that_is_not_ours_ends_the_process_as_before", foreign_bus_error),
+    ("an_object_that_shrinks_under_its_importer_reads_as_zeros_and_is_on_record", shrunk_here),
     ("eight_threads_that_import_at_once_map_once", map_once),
     ("a_full_file_system_is_its_own_error_and_leaves_nothing", full),
     ("a_killed_owners_objects_are_swept_and_nobody_elses", swept),
@@ -62,6 +65,42 @@ fn fork_is_no_owner() {
         0
     });
     assert_eq!(buffer.release(), Ok(()));
+}
+
+fn foreign_bus_error() {
+    let child = fork(|| {
+        survive_shrinking_objects().unwrap();
+        // Before, Rust's own handler was there: it takes the first as a sign to stand aside.
+        Process::current().unwrap().send(SIGBUS).unwrap();
+        Process::current().unwrap().send(SIGBUS).unwrap();
+        0
+    })
+    .unwrap();
+    within_a_second("its end", || !is_running(child.pid()));
+    assert_eq!(child.ended(), Ok(Some(Ending::Killed { signal: SIGBUS })));
+}
+
+/// Its number on Linux.
+const SIGBUS: i32 = 7;
+
+fn shrunk_here() {
+    succeeds(|| {
+        survive_shrinking_objects().unwrap();
+        let owner = Endpoint::new().unwrap();
+        let buffer = owner.create_buffer(8192, Access::ReadWrite).unwrap();
+        let descriptor = buffer.descriptor().unwrap();
+        store(&buffer, &[7; 2048]);
+        let consumer = Consumer::new(None).unwrap();
+        let import = consumer.import(&descriptor).unwrap();
+        let file = std::fs::OpenOptions::new().write(true).open(path(&descriptor)).unwrap();
+        file.set_len(4096).unwrap();
+        let mut bytes = [0xff; 8192];
+        import.read(0, &mut bytes).unwrap();
+        assert_eq!((bytes[4095] | bytes[4092], &bytes[4096..]), (7, &[0; 4096][..]));
+        assert!(import.is_damaged());
+        assert_eq!(consumer.import(&descriptor).unwrap_err().code(), Code::BackingShrank);
+        0
+    });
 }
 
 fn map_once() {

@@ -160,11 +160,20 @@ fn replace_page(address: usize) -> bool {
 fn go_where_it_would_have_gone(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(previous) = PREVIOUS.get() else { return };
     let address = previous.sa_sigaction;
+    // SAFETY: the kernel hands a handler of this kind a readable answer.
+    let was_sent = unsafe { info.read() }.si_code <= 0;
+    if address == libc::SIG_IGN && was_sent {
+        return;
+    }
     if address == libc::SIG_DFL || address == libc::SIG_IGN {
         // SAFETY: all zero bits are a legal action: the default one.
         let default: libc::sigaction = unsafe { core::mem::zeroed() };
         // SAFETY: `default` is readable. On return the load or store is made again, and ends the process.
         unsafe { libc::sigaction(signal, &raw const default, core::ptr::null_mut()) };
+        if was_sent {
+            // SAFETY: it takes a number alone. Nothing is made again on return, so the signal is.
+            unsafe { libc::raise(signal) };
+        }
     } else if previous.sa_flags & libc::SA_SIGINFO != 0 {
         let handler = core::ptr::with_exposed_provenance::<()>(address);
         // SAFETY: the flag says that the address is that of a function of three arguments.

@@ -213,7 +213,8 @@ impl Workers {
     /// names of this process's endpoint cannot be released until it is over.
     ///
     /// # Errors
-    /// [`SubmitError`]; nothing has changed then.
+    /// [`SubmitError`]; nothing has changed then. [`SubmitError::Os`] alone comes behind the point of no return: the worker has the
+    /// task, and could not be woken.
     pub fn submit(&mut self, worker: WorkerId, request: &TaskRequest<'_>) -> Result<(), SubmitError> {
         let here = current_pid();
         if here != self.creator {
