@@ -364,6 +364,10 @@ codes! {
     293 VmmOrder "vmm_order" Caller;
     /// Somebody listens at the address of an endpoint's broker already.
     294 VmmAddressTaken "vmm_address_taken" Machine;
+    /// The buffer is wrapped already.
+    295 WrappedAlready "wrapped_already" Caller;
+    /// The identity is one that the endpoint gives out itself.
+    296 WrapOwn "wrap_own" Caller;
 
     // Memory given out of a heap or of a device.
     /// No free piece is long enough.

@@ -1,6 +1,7 @@
 //! How backings are reached, a file for each kind.
 
 pub mod posix_shm;
+pub mod vmm_shareable;
 
 use core::fmt;
 
@@ -9,6 +10,7 @@ use bufabi_core::{Code, Descriptor};
 
 use crate::memory::Mapping;
 use crate::shm::ShmError;
+use crate::vmm::VmmError;
 
 /// Reaches the backings of one kind from this process.
 pub trait Backend: fmt::Debug + Send + Sync {
@@ -32,6 +34,8 @@ pub enum ResolveError {
     },
     /// A shared-memory object could not be mapped.
     Shm(ShmError),
+    /// Device memory could not be imported.
+    Vmm(VmmError),
 }
 
 impl ResolveError {
@@ -41,6 +45,7 @@ impl ResolveError {
         match self {
             Self::NotResolvable { .. } => Code::NotResolvable,
             Self::Shm(error) => error.code(),
+            Self::Vmm(error) => error.code(),
         }
     }
 }
@@ -52,6 +57,7 @@ impl fmt::Display for ResolveError {
                 write!(f, "a {backend_kind} backing cannot be reached from this process")
             }
             Self::Shm(error) => error.fmt(f),
+            Self::Vmm(error) => error.fmt(f),
         }
     }
 }

@@ -119,6 +119,17 @@ impl AddressRange {
         }
     }
 
+    /// The memory there as a mapping of its first `nbytes` bytes, which gives the whole range back when it is unmapped.
+    ///
+    /// # Errors
+    /// The range, when there is nothing or nobody may touch it.
+    pub fn into_mapping(self, nbytes: usize) -> Result<Mapping, Self> {
+        let Some(access) = self.memory().map(Mapping::access) else { return Err(self) };
+        let range = ManuallyDrop::new(self);
+        // SAFETY: memory lies in the range for what `access` says, and the range, which is gone now, neither unmaps nor lends it.
+        Ok(unsafe { Mapping::of_range(range.base, range.nbytes, nbytes, access) })
+    }
+
     /// Its first address.
     #[must_use]
     pub fn address(&self) -> u64 {
@@ -200,5 +211,14 @@ mod tests {
         writer.release().unwrap();
         reader.memory().unwrap().read(4095, &mut found).unwrap();
         assert_eq!(&found, b"both", "a mapping keeps the memory");
+        let address = format!("{:x}-", reader.address());
+        let is_there = || std::fs::read_to_string("/proc/self/maps").unwrap().contains(&address);
+        let mapping = reader.into_mapping(5000).unwrap();
+        assert_eq!((mapping.nbytes(), mapping.access()), (5000, Access::Read));
+        assert!(is_there());
+        mapping.unmap().unwrap();
+        assert!(!is_there(), "all of it, and not only the bytes that could be reached");
+        let empty = AddressRange::reserve(1 << 21, 1 << 21).unwrap();
+        assert!(empty.into_mapping(5000).is_err());
     }
 }

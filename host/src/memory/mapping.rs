@@ -19,6 +19,8 @@ use crate::sys::process::current_pid;
 pub struct Mapping {
     base: NonNull<u8>,
     nbytes: usize,
+    /// What is unmapped in the end: what is to be reached, and whatever a driver maps beyond it.
+    mapped_nbytes: usize,
     access: Access,
     creator: u32,
     registration: Option<Registration>,
@@ -30,6 +32,11 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
+    fn new(base: NonNull<u8>, nbytes: usize, access: Access) -> Self {
+        let (mapped_nbytes, creator) = (nbytes, current_pid());
+        Self { base, nbytes, mapped_nbytes, access, creator, registration: None }
+    }
+
     /// Maps the first `nbytes` bytes of a file, so that a store faults if `access` only reads. If the file shrinks, this process
     /// can survive it: [`survive_shrinking_objects`](crate::sys::fault::survive_shrinking_objects).
     ///
@@ -38,7 +45,7 @@ impl Mapping {
     pub fn of_file(fd: BorrowedFd<'_>, nbytes: usize, access: Access) -> Result<Self, OsError> {
         let protection = if access.writes() { Protection::ReadWrite } else { Protection::Read };
         let base = memory::map_file(fd, nbytes, protection)?;
-        let mut mapping = Self { base, nbytes, access, creator: current_pid(), registration: None };
+        let mut mapping = Self::new(base, nbytes, access);
         let registration = Registration::new(base, nbytes, protection);
         mapping.registration = Some(registration.ok_or(OsError { call: "mmap", errno: libc::ENOMEM })?);
         Ok(mapping)
@@ -50,7 +57,7 @@ impl Mapping {
     /// [`OsError`]: ENOMEM.
     pub fn inherited(nbytes: usize) -> Result<Self, OsError> {
         let base = memory::map_inherited(nbytes)?;
-        Ok(Self { base, nbytes, access: Access::ReadWrite, creator: current_pid(), registration: None })
+        Ok(Self::new(base, nbytes, Access::ReadWrite))
     }
 
     /// What lies in an address range, which unmaps it: so this one is never dropped.
@@ -62,7 +69,22 @@ impl Mapping {
         nbytes: usize,
         access: Access,
     ) -> ManuallyDrop<Self> {
-        ManuallyDrop::new(Self { base, nbytes, access, creator: current_pid(), registration: None })
+        ManuallyDrop::new(Self::new(base, nbytes, access))
+    }
+
+    /// The first `nbytes` bytes of an address range of `mapped_nbytes` bytes, which this one unmaps.
+    ///
+    /// # Safety
+    /// As for [`within_range`](Self::within_range), and nobody else unmaps the range or uses it.
+    pub(super) unsafe fn of_range(
+        base: NonNull<u8>,
+        mapped_nbytes: usize,
+        nbytes: usize,
+        access: Access,
+    ) -> Self {
+        let mut mapping = Self::new(base, nbytes.min(mapped_nbytes), access);
+        mapping.mapped_nbytes = mapped_nbytes;
+        mapping
     }
 
     /// Leaves it out of the processes that are forked from now on.
@@ -71,7 +93,7 @@ impl Mapping {
     /// [`OsError`].
     pub fn leave_out_of_forks(&self) -> Result<(), OsError> {
         // SAFETY: the mapping is ours. A process forked later that reaches for it dies of that, and corrupts nothing.
-        unsafe { memory::leave_out_of_forks(self.base, self.nbytes) }
+        unsafe { memory::leave_out_of_forks(self.base, self.mapped_nbytes) }
     }
 
     /// Its first byte's address.
@@ -252,7 +274,7 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         if self.creator == current_pid() {
             // SAFETY: `self` made the mapping and is the last to know it. If it fails, the mapping stays, and nothing refers to it.
-            let _ = unsafe { memory::unmap(self.base, self.nbytes) };
+            let _ = unsafe { memory::unmap(self.base, self.mapped_nbytes) };
         }
     }
 }

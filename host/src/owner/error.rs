@@ -8,12 +8,15 @@ use bufabi_core::{Code, DescriptorError, Identity, ViewError};
 
 use crate::shm::ShmError;
 use crate::sys::OsError;
+use crate::vmm::VmmError;
 
 /// Why a buffer could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateError {
     /// The shared-memory object could not be made.
     Shm(ShmError),
+    /// Shared device memory could not be made.
+    Vmm(VmmError),
     /// The endpoint has as many identities alive as it can.
     Full {
         /// How many.
@@ -98,6 +101,7 @@ impl CreateError {
     pub fn code(self) -> Code {
         match self {
             Self::Shm(error) => error.code(),
+            Self::Vmm(error) => error.code(),
             Self::Full { .. } => Code::OwnerTableFull,
             Self::Descriptor(error) => error.code(),
             Self::Own(error) => error.code(),
@@ -160,6 +164,7 @@ impl fmt::Display for CreateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Shm(error) => error.fmt(f),
+            Self::Vmm(error) => error.fmt(f),
             Self::Full { capacity } => {
                 write!(f, "the endpoint has {capacity} buffers alive, which is all that it can")
             }

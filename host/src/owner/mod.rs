@@ -2,8 +2,10 @@
 
 mod buffer;
 mod error;
+mod shareable;
 #[cfg(test)]
 mod tests;
+mod wrapped;
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -16,12 +18,15 @@ use bufabi_core::{Access, Descriptor, Identity, OwnerInstanceId, RawTensor, Tens
 pub use buffer::Buffer;
 pub(crate) use error::conflict;
 pub use error::{CreateError, OwnError, ReleaseError, ReleaseFailure};
+pub use wrapped::{WrapError, Wrapped};
 
+use self::wrapped::Wraps;
 use crate::memory::Mapping;
 use crate::shm::{self, OwnedName};
 use crate::sys::OsError;
 use crate::sys::process::current_pid;
 use crate::sys::random::random_bytes;
+use crate::vmm::memfd::MemfdExport;
 
 /// Identities that an endpoint has alive at once, unless its maker says otherwise.
 pub const DEFAULT_CAPACITY: usize = 65_536;
@@ -37,6 +42,7 @@ struct Shared {
     table: Mutex<Table>,
     /// Told whenever nothing holds some buffer any more.
     idle: Condvar,
+    wraps: Wraps,
 }
 
 type Table = OwnerTable<Backing, Box<[OwnerSlot<Backing>]>>;
@@ -49,6 +55,8 @@ struct Backing {
     mapping: Option<Arc<Mapping>>,
     /// `None` once it was unlinked.
     name: Option<OwnedName>,
+    /// `None` for what has no handle, and once it was revoked.
+    export: Option<MemfdExport>,
     /// Nobody is left who could release it: that is up to the last task that holds it.
     is_abandoned: bool,
 }
@@ -74,6 +82,7 @@ impl Endpoint {
             owner_instance_id,
             table: Mutex::new(OwnerTable::new(owner_instance_id, slots)),
             idle: Condvar::new(),
+            wraps: Wraps::default(),
         })))
     }
 
@@ -97,7 +106,13 @@ impl Endpoint {
             let body = Body::PosixShm { name: name.name() };
             let fields = DescriptorFields { identity, access, nbytes, owner_worker_path_id: 0, body };
             let descriptor = Descriptor::new(&fields)?;
-            Ok(Backing { descriptor, mapping: Some(mapping), name: Some(name), is_abandoned: false })
+            Ok(Backing {
+                descriptor,
+                mapping: Some(mapping),
+                name: Some(name),
+                export: None,
+                is_abandoned: false,
+            })
         });
         let identity = identity.map_err(|error| match error {
             InsertError::Full { capacity } => CreateError::Full { capacity },
@@ -115,7 +130,7 @@ impl Endpoint {
         self.table().len()
     }
 
-    /// A task names these tensors: those of this endpoint cannot be released until the answer is dropped. All or none.
+    /// A task names these tensors: those of this endpoint, and those that it wraps, cannot be released until the answer is dropped. All or none.
     ///
     /// # Errors
     /// The index of the first tensor that is not to be had any more, or never was, and why.
@@ -125,13 +140,17 @@ impl Endpoint {
         for (index, tensor) in tensors.iter().enumerate() {
             let descriptor = tensor.descriptor();
             let identity = descriptor.identity();
-            if identity.owner_instance_id() != self.0.owner_instance_id {
-                continue;
-            }
-            let held = check_claim(&table, &descriptor.to_owned())
-                .and_then(|()| table.hold(identity).map_err(OwnError::Owner));
+            let held = if identity.owner_instance_id() == self.0.owner_instance_id {
+                check_claim(&table, &descriptor.to_owned())
+                    .and_then(|()| table.hold(identity).map_err(OwnError::Owner))
+                    .map(|_| true)
+            } else {
+                self.0.wraps.hold(&descriptor.to_owned())
+            };
             match held {
-                Ok(_) => holds.identities.push(identity),
+                Ok(true) => holds.identities.push(identity),
+                // Somebody else's, and not wrapped here.
+                Ok(false) => {}
                 Err(error) => {
                     drop(table);
                     return Err((index, error));
@@ -192,6 +211,7 @@ impl Endpoint {
         }
         let backing = table.begin_release(identity).map_err(ReleaseError::Owner)?;
         *kept = None;
+        backing.export = None;
         // It is closing: nobody else comes near it, and the table need not wait for the operating system.
         let (mut mapping, mut name) = (backing.mapping.take(), backing.name.take());
         drop(table);
@@ -288,6 +308,10 @@ impl Drop for Holds {
         }
         let mut table = self.endpoint.table();
         for &identity in &self.identities {
+            if identity.owner_instance_id() != self.endpoint.0.owner_instance_id {
+                self.endpoint.0.wraps.unhold(identity);
+                continue;
+            }
             if table.unhold(identity) == Ok(0) {
                 let is_abandoned = table.get(identity).is_ok_and(|owned| owned.value.is_abandoned);
                 if is_abandoned {

@@ -124,6 +124,11 @@ impl<D: VmmDriver> ImportedMapping<D> {
         if granted.grants(requested) { Ok(()) } else { Err(VmmError::Denied { granted, requested }) }
     }
 
+    /// The range where it is mapped, which the caller unmaps from now on.
+    pub(super) fn into_range(mut self) -> Result<D::Range, VmmError> {
+        self.placement.take_range()
+    }
+
     /// Unmaps it: every step that has not succeeded before, also when another one fails. It can be called again.
     ///
     /// # Errors

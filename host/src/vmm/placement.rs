@@ -70,6 +70,14 @@ impl<D: VmmDriver> Placement<D> {
         }
     }
 
+    /// The range with what is mapped there, which the caller takes down from now on. The physical memory is given up.
+    pub(super) fn take_range(&mut self) -> Result<D::Range, VmmError> {
+        self.range()?;
+        self.free_physical()?;
+        self.is_mapped = false;
+        self.range.take().ok_or(VmmError::Order(OrderFault::NotMapped))
+    }
+
     /// Unmaps, releases and frees: each step that has not succeeded before, also when another one fails, but addresses are
     /// never released while memory is mapped there. Reports the first error.
     pub(super) fn take_down(&mut self) -> Result<(), VmmError> {

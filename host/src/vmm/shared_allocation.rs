@@ -145,6 +145,13 @@ impl<D: VmmDriver> SharedAllocation<D> {
         revoked.and(self.placement.take_down())
     }
 
+    /// The owner's range, which the caller takes down from now on, as it revokes the handle.
+    pub(super) fn into_range(mut self) -> Result<D::Range, VmmError> {
+        let range = self.placement.take_range()?;
+        self.is_revoked = true;
+        Ok(range)
+    }
+
     /// A driver that revokes by freeing does so when the memory is freed, after it is unmapped.
     fn revoke_before_taking_down(&mut self) -> Result<(), VmmError> {
         if !self.is_revoked {

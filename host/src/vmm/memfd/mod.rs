@@ -28,12 +28,16 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bufabi_core::{Access, OwnerInstanceId};
+use bufabi_core::wire::record::Holds;
+use bufabi_core::{Access, Descriptor, OwnerInstanceId, RawDescriptor};
 
 use self::exports::Exports;
 use super::placement::check_creator;
 use super::shared_allocation::check_range;
-use super::{AllocationRequest, OrderFault, Revocation, Shareable, VmmDriver, VmmError};
+use super::{
+    AllocationRequest, ImportedMapping, OrderFault, Revocation, Shareable, SharedAllocation, VmmDriver,
+    VmmError,
+};
 use crate::memory::{AddressRange, Mapping};
 use crate::sys::memfd::{self, Pages, Seals};
 use crate::sys::process::current_pid;
@@ -82,11 +86,58 @@ pub struct MemfdPhysical {
     is_exported: AtomicBool,
 }
 
+/// A handle that is exported. Dropping it ends imports, but not in a fork of the process; mappings stay.
+#[derive(Debug)]
+pub struct MemfdExport {
+    driver: Arc<MemfdDriver>,
+    shareable: Shareable,
+}
+
+impl MemfdExport {
+    /// What the descriptor says.
+    #[must_use]
+    pub const fn shareable(&self) -> &Shareable {
+        &self.shareable
+    }
+}
+
+impl Drop for MemfdExport {
+    fn drop(&mut self) {
+        // It fails in a fork, whose copy of the table nobody serves.
+        let _ = self.driver.revoke(self.shareable.handle);
+    }
+}
+
 impl MemfdDriver {
     /// The driver of one endpoint incarnation, made in its process. What it exports can be imported while a [`Broker`] serves.
     #[must_use]
     pub fn new(owner_instance_id: OwnerInstanceId, device_id: i32, options: MemfdOptions) -> Self {
         Self { owner_instance_id, device_id, options, exports: Arc::default(), creator: current_pid() }
+    }
+
+    /// Imports and maps what a descriptor names, as memory of its first `nbytes` bytes.
+    ///
+    /// # Errors
+    /// As [`ImportedMapping::import`].
+    pub fn map_import<H: Holds<RawDescriptor>>(
+        self: &Arc<Self>,
+        descriptor: &Descriptor<H>,
+    ) -> Result<Mapping, VmmError> {
+        let import = ImportedMapping::import(self, descriptor)?;
+        into_mapping(import.into_range()?, descriptor.nbytes())
+    }
+
+    /// Creates and exports memory, as memory of its first `nbytes` bytes and what keeps its handle.
+    ///
+    /// # Errors
+    /// As [`SharedAllocation::new`].
+    pub fn create_export(
+        self: &Arc<Self>,
+        request: &AllocationRequest,
+    ) -> Result<(Mapping, MemfdExport), VmmError> {
+        let allocation = SharedAllocation::new(self, request)?;
+        let export = MemfdExport { driver: Arc::clone(self), shareable: *allocation.shareable() };
+        Ok((into_mapping(allocation.into_range()?, request.nbytes)?, export))
     }
 
     fn exports(&self) -> Result<MutexGuard<'_, Exports>, VmmError> {
@@ -104,6 +155,12 @@ impl MemfdDriver {
         }
         create(mapping_bytes, Pages::Ordinary)
     }
+}
+
+/// The mapping of a range's first `nbytes` bytes.
+fn into_mapping(range: AddressRange, nbytes: u64) -> Result<Mapping, VmmError> {
+    let nbytes = usize::try_from(nbytes).map_err(|_| VmmError::NbytesTooLarge { nbytes })?;
+    range.into_mapping(nbytes).map_err(|_| VmmError::Order(OrderFault::NotMapped))
 }
 
 /// Sealed memory of that many bytes, reserved.
