@@ -130,6 +130,8 @@
 #define BUFABI_STATUS_VMM_DESCRIPTOR_DIFFERS 292 /* fault of: sender */
 #define BUFABI_STATUS_VMM_ORDER 293 /* fault of: caller */
 #define BUFABI_STATUS_VMM_ADDRESS_TAKEN 294 /* fault of: machine */
+#define BUFABI_STATUS_WRAPPED_ALREADY 295 /* fault of: caller */
+#define BUFABI_STATUS_WRAP_OWN 296 /* fault of: caller */
 #define BUFABI_STATUS_SPACE_FULL 304 /* fault of: capacity */
 #define BUFABI_STATUS_NOT_ALLOCATED 305 /* fault of: caller */
 #define BUFABI_STATUS_REGION_MAGIC 320 /* fault of: sender */
