@@ -77,6 +77,7 @@ fn wrong_usage_is_exit_status_2_and_help_has_examples() {
     assert_eq!(bufabi(&[]).status, 2);
     assert_eq!(bufabi(&["nothing"]).status, 2);
     assert_eq!(bufabi(&["check", "nothing"]).status, 2);
+    assert!(bufabi(&["--help"]).out.contains("Examples:\n  "));
     for command in ["run", "plan", "inspect", "check", "layout"] {
         let help = bufabi(&[command, "--help"]);
         assert_eq!(help.status, 0);

@@ -41,8 +41,10 @@ impl Edges {
         loop {
             match track(graph, &arguments, factor) {
                 Ok(edges) => return Ok(edges),
-                // How many edges and pieces there will be is not known beforehand.
-                Err(_) if factor < 1 << 24 => factor = factor.saturating_mul(4),
+                // How many there will be is not known beforehand.
+                Err(SubmitError::Links { .. } | SubmitError::Pieces { .. } | SubmitError::Entries { .. }) => {
+                    factor = factor.saturating_mul(4);
+                }
                 Err(error) => return Err(Failure::machine(error.to_string())),
             }
         }
@@ -79,7 +81,7 @@ fn track(graph: &Graph, arguments: &[Vec<Argument>], factor: usize) -> Result<Ed
     let capacities = Capacities {
         tasks,
         links: tasks.saturating_mul(8).saturating_mul(factor),
-        entries: views.max(1),
+        entries: views.max(1).saturating_mul(factor),
         pieces: views.max(1).saturating_mul(4).saturating_mul(factor),
         backings: graph.buffers.len().max(1),
         arguments: arguments.iter().map(Vec::len).max().unwrap_or(0),

@@ -21,7 +21,16 @@ use clap::{Parser, Subcommand};
 /// broken, or an output differs from what was expected; 2 wrong usage, or a file that cannot be read; 3 the machine or a
 /// process failed.
 #[derive(Parser)]
-#[command(version, max_term_width = 110)]
+#[command(
+    version,
+    max_term_width = 110,
+    after_help = "Examples:
+  bufabi run examples/gram.json                            runs a task graph across processes
+  bufabi plan examples/gram.json --svg > gram.svg          draws which of its tasks wait for which
+  bufabi inspect tensor.bin                                tells what a record says, and what is wrong with it
+  cut -d' ' -f1 tests/vectors/tensors.txt | bufabi check tensors | sort | uniq -c
+  bufabi layout --c > layout.h                             the wire's records for C"
+)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

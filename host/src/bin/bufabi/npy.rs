@@ -89,6 +89,10 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let name = path.file_name().ok_or_else(|| invalid("names no file"))?;
+    // A rename would put a file in the place of a device.
+    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is there already, and is no file"));
+    }
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);
     hidden.push(format!(".{}", std::process::id()));
@@ -264,6 +268,8 @@ mod tests {
         }
         let failed = write(&path, DType::Uint8, &[4], |_| Err(io::Error::other("no more")));
         assert_eq!(failed.unwrap_err().to_string(), "no more");
+        let device = write(Path::new("/dev/full"), DType::Uint8, &[4], |_| Ok(()));
+        assert_eq!(device.unwrap_err().to_string(), "is there already, and is no file");
         assert_eq!(Array::open(&path).unwrap().nbytes(), 24, "what was there is there");
         fs::remove_file(&path).unwrap();
     }

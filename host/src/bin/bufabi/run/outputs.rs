@@ -1,8 +1,10 @@
 //! Outputs of a run: written whole or not at all, and compared bit for bit.
 
 use std::io::{self, Read};
+use std::path::Path;
 
 use bufabi_core::DType;
+use bufabi_host::memory::Operand;
 use bufabi_host::memory::lines::read_in_order;
 use bufabi_host::owner::Buffer;
 
@@ -20,49 +22,53 @@ pub(super) enum Outcome {
     Differs(String),
 }
 
-/// Writes an output, and then compares it.
+/// Compares an output with what was expected, and then writes it, which may replace that.
 pub(super) fn finish(output: &Output, buffers: &[Buffer]) -> Result<Outcome, Failure> {
     let gone = || Failure::machine("the buffer is gone");
     let buffer = buffers.get(output.buffer).ok_or_else(gone)?;
     let operand = buffer.mapping().ok_or_else(gone)?.operand(output.view);
     let operand = operand.map_err(|error| Failure::broken(error.to_string()))?;
+    let outcome = match &output.expect {
+        Some(path) => compare(&operand, path)
+            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())).at("expect"))?,
+        None => Outcome::Written,
+    };
+    let Some(path) = &output.npy else { return Ok(outcome) };
     let (dtype, shape) = (output.view.dtype(), output.view.shapes());
-    if let Some(path) = &output.npy {
-        let written =
-            npy::write(path, dtype, shape, |out| read_in_order(&operand, |bytes| out.write_all(bytes)));
-        written.map_err(|error| {
-            let message = format!("{}: {error}", path.display());
-            let is_path = matches!(
-                error.kind(),
-                io::ErrorKind::NotFound
-                    | io::ErrorKind::PermissionDenied
-                    | io::ErrorKind::IsADirectory
-                    | io::ErrorKind::NotADirectory
-            );
-            let failure = if is_path { Failure::usage(message) } else { Failure::machine(message) };
-            failure.at("npy")
-        })?;
-    }
-    let Some(path) = &output.expect else { return Ok(Outcome::Written) };
-    let unreadable = |error: io::Error| Failure::usage(format!("{}: {error}", path.display())).at("expect");
-    let expected = Array::open(path).map_err(unreadable)?;
+    let written = npy::write(path, dtype, shape, |out| read_in_order(&operand, |bytes| out.write_all(bytes)));
+    written.map_err(|error| {
+        let message = format!("{}: {error}", path.display());
+        let is_path = matches!(
+            error.kind(),
+            io::ErrorKind::NotFound
+                | io::ErrorKind::PermissionDenied
+                | io::ErrorKind::IsADirectory
+                | io::ErrorKind::NotADirectory
+                | io::ErrorKind::InvalidInput
+        );
+        let failure = if is_path { Failure::usage(message) } else { Failure::machine(message) };
+        failure.at("npy")
+    })?;
+    Ok(outcome)
+}
+
+/// Compares every element with those of an array.
+fn compare(operand: &Operand<'_>, path: &Path) -> io::Result<Outcome> {
+    let (dtype, shape) = (operand.view().dtype(), operand.view().shapes());
+    let expected = Array::open(path)?;
     if let Some(difference) = other_kind(&expected, dtype, shape) {
         return Ok(Outcome::Differs(format!("{} is {difference}", path.display())));
     }
-    let mut comparison = Comparison::new(expected.into_data().map_err(unreadable)?, dtype);
-    read_in_order(&operand, |bytes| comparison.add(bytes)).map_err(unreadable)?;
-    Ok(match comparison.first {
+    let mut comparison = Comparison::new(expected.into_data()?, dtype);
+    read_in_order(operand, |bytes| comparison.add(bytes))?;
+    let Comparison { elements, differing, first, .. } = comparison;
+    Ok(match first {
         None => Outcome::Equal,
-        Some(first) => {
-            let place = index_of(first.element, shape);
-            let Comparison { elements, differing, .. } = comparison;
-            Outcome::Differs(format!(
-                "{differing} of {elements} elements differ from {}, {place:?} first: {:#x}, expected {:#x}",
-                path.display(),
-                first.found,
-                first.expected
-            ))
-        }
+        Some(Difference { element, found, expected }) => Outcome::Differs(format!(
+            "{differing} of {elements} elements differ from {}, {:?} first: {found:#x}, expected {expected:#x}",
+            path.display(),
+            index_of(element, shape)
+        )),
     })
 }
 
