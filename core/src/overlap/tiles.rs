@@ -75,6 +75,9 @@ pub(super) fn covers(a: &View, b: &View) -> Option<bool> {
         if own == 1 && other == 1 {
             continue;
         }
+        if stride > larger {
+            return None;
+        }
         room = room.checked_sub(stride.wrapping_mul(own.wrapping_sub(1)))?.min(stride);
         let index = left.checked_div(stride)?;
         left = left.wrapping_sub(index.wrapping_mul(stride));

@@ -150,6 +150,26 @@ proptest! {
     }
 }
 
+/// Pairs that were once answered wrongly.
+#[test]
+fn pairs_that_went_wrong_before_agree_with_sets() {
+    let view = |offset, dtype, shapes: &[u32], strides: &[u32]| {
+        View::new(offset, dtype, shapes, strides, 4096).unwrap()
+    };
+    // A dimension of one element, whose stride stands out of order, took part in finding the indices.
+    agrees_with_sets(
+        &view(432, DType::Int64, &[6, 6, 1, 1], &[6, 1, 4, 1]),
+        &view(544, DType::Int64, &[1, 3, 2, 4], &[6, 1, 4, 1]),
+    );
+    // A block was looked for in a run shorter than its own.
+    agrees_with_sets(&view(0, DType::Uint8, &[3, 3], &[2, 3]), &view(0, DType::Int16, &[1, 3], &[1, 2]));
+    // Covered by a view that overlaps itself in many dimensions: once past the work bound.
+    agrees_with_sets(
+        &view(0, DType::Int16, &[5, 2, 3, 4, 4], &[16, 4, 7, 3, 7]),
+        &view(52, DType::Float32, &[3, 2, 5], &[2, 6, 6]),
+    );
+}
+
 #[test]
 fn every_small_pair_of_rank_two_agrees_with_sets() {
     let mut views = Vec::new();
