@@ -1,0 +1,4 @@
+//! Any bytes as a descriptor, against a second reading of the rules.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| bufabi_fuzz::descriptor(bytes));

@@ -1,0 +1,11 @@
+//! What each fuzz target holds true of any input. A target is one call of a function here, so that the kept inputs are also
+//! replayed by `cargo test`, with no fuzzer and on any toolchain.
+
+mod pair;
+mod record;
+mod rules;
+mod view;
+
+pub use pair::overlap;
+pub use record::{blob, descriptor, tensor};
+pub use view::{VIEW_BYTES, decode_view, encode_view};
