@@ -7,8 +7,12 @@ use std::error::Error;
 use std::fs;
 use std::path::Path;
 
-use bufabi_core::Tensor;
+use bufabi_core::{DType, Tag, Tensor, View};
 use bufabi_fuzz::encode_view;
+use serde_json::Value;
+
+/// Graphs of which a sequence is made.
+const GRAPHS: usize = 24;
 
 fn unhex(hex: &str) -> Result<Vec<u8>, Box<dyn Error>> {
     let hex = if hex == "-" { "" } else { hex };
@@ -65,5 +69,48 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         Ok(Some((format!("ranks-{}-overlap-{}-cover-{}", ranks.concat(), words[2], words[3]), bytes)))
     })?;
+    graphs(fuzz)
+}
+
+/// The tasks of the first graphs, as far as their views can be said; in every second graph each retires a few submits later.
+fn graphs(fuzz: &Path) -> Result<(), Box<dyn Error>> {
+    let folder = fuzz.join("corpus/dependencies");
+    fs::create_dir_all(&folder)?;
+    let text = fs::read_to_string(fuzz.join("../tests/vectors/graphs.jsonl"))?;
+    for (number, line) in text.lines().take(GRAPHS).enumerate() {
+        let graph: Value = serde_json::from_str(line)?;
+        let mut bytes = vec![1];
+        let tasks = graph["graph"]["tasks"].as_array().ok_or("a graph has tasks")?;
+        for (at, task) in (0_u8..).zip(tasks) {
+            let members = task["members"].as_array().map_or_else(|| vec![task], |all| all.iter().collect());
+            let all = members.into_iter().filter_map(|member| member["args"].as_array()).flatten();
+            let arguments: Vec<_> = all.filter_map(argument).take(4).collect();
+            if let Some(last) = u8::try_from(arguments.len()).ok().and_then(|count| count.checked_sub(1)) {
+                bytes.push(last);
+                bytes.extend(arguments.concat());
+            }
+            if number % 2 == 1 && at >= 3 {
+                bytes.extend([4, at - 3]);
+            }
+        }
+        fs::write(folder.join(format!("graph-{number}")), bytes)?;
+    }
+    println!("dependencies: {GRAPHS} inputs from graphs.jsonl");
     Ok(())
+}
+
+/// Tag and backing in one byte, then the view, if 19 bytes can say it.
+fn argument(argument: &Value) -> Option<Vec<u8>> {
+    let numbers = |value: &Value| -> Option<Vec<u32>> {
+        value.as_array()?.iter().map(|number| u32::try_from(number.as_u64()?).ok()).collect()
+    };
+    let (tag, dtype) = (argument["tag"].as_str()?, argument["dtype"].as_str()?);
+    let tag = Tag::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(tag))?;
+    let dtype = DType::ALL.iter().find(|known| known.name().eq_ignore_ascii_case(dtype))?;
+    let (shape, strides) = (numbers(&argument["shape"])?, numbers(&argument["strides"])?);
+    let view = View::new(argument["byte_offset"].as_u64()?, *dtype, &shape, &strides, 1 << 16).ok()?;
+    let backing = u8::from(argument["buffer"].as_str()? != "b0");
+    let mut bytes = vec![(0..=u8::MAX).find(|byte| byte % 5 == tag.to_wire() && byte / 16 % 2 == backing)?];
+    bytes.extend(encode_view(&view)?);
+    Some(bytes)
 }

@@ -4,8 +4,10 @@
 mod pair;
 mod record;
 mod rules;
+mod sequence;
 mod view;
 
 pub use pair::overlap;
 pub use record::{blob, descriptor, tensor};
+pub use sequence::dependencies;
 pub use view::{VIEW_BYTES, decode_view, encode_view};

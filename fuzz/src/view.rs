@@ -14,6 +14,11 @@ const MOST_ELEMENTS: u64 = 4_096;
 
 /// The view that 19 bytes say, if it lies within 64 KiB and has at most 4,096 elements.
 pub fn decode_view(bytes: &[u8]) -> Option<View> {
+    decode_view_within(bytes, BACKING_BYTES, MOST_ELEMENTS)
+}
+
+/// The view that 19 bytes say, if it lies within so many bytes and has at most so many elements.
+pub fn decode_view_within(bytes: &[u8], nbytes: u64, most_elements: u64) -> Option<View> {
     let bytes: &[u8; VIEW_BYTES] = bytes.try_into().ok()?;
     let dtype = DType::ALL[usize::from(bytes[0]) % DType::ALL.len()];
     let ndims = 1 + usize::from(bytes[1]) % 5;
@@ -23,8 +28,8 @@ pub fn decode_view(bytes: &[u8]) -> Option<View> {
         shapes[dim] = 1 + u32::from(bytes[0]);
         strides[dim] = 1 + u32::from(u16::from_le_bytes([bytes[1], bytes[2]]));
     }
-    let view = View::new(offset, dtype, &shapes[..ndims], &strides[..ndims], BACKING_BYTES).ok()?;
-    (view.elements() <= MOST_ELEMENTS).then_some(view)
+    let view = View::new(offset, dtype, &shapes[..ndims], &strides[..ndims], nbytes).ok()?;
+    (view.elements() <= most_elements).then_some(view)
 }
 
 /// The bytes that say a view, if there are any.

@@ -32,3 +32,8 @@ fn every_kept_blob_passes() {
 fn every_kept_pair_of_views_passes() {
     replay("overlap", bufabi_fuzz::overlap);
 }
+
+#[test]
+fn every_kept_sequence_passes() {
+    replay("dependencies", bufabi_fuzz::dependencies);
+}

@@ -135,9 +135,9 @@ fn a_table_without_storage_refuses_and_finds_nothing() {
 #[test]
 fn every_table_takes_as_many_as_its_capacity_whatever_the_seed() {
     let capacities: &[usize] =
-        if cfg!(miri) { &[1, 9, 64] } else { &[1, 2, 3, 4, 5, 8, 9, 16, 31, 32, 33, 64, 100, 4_096, 30_000] };
+        if cfg!(miri) { &[1, 9, 33] } else { &[1, 2, 3, 4, 5, 8, 9, 16, 31, 32, 33, 64, 100, 4_096, 30_000] };
     for &capacity in capacities {
-        for seed in 0..if capacity < 1_000 { 32 } else { 2 } {
+        for seed in 0..if capacity < 1_000 && !cfg!(miri) { 32 } else { 2 } {
             let mut table = table([seed, 99], capacity);
             let count = u64::try_from(capacity).unwrap();
             // Twice over, so that the second half comes into a table in which others stood.

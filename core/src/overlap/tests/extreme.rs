@@ -73,7 +73,7 @@ fn two_boxes() -> impl Strategy<Value = (Vec<u32>, Cut, Cut)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 2_000 }))]
 
     /// The second view is moved so that one of its elements lies on one of the first's.
     #[test]
