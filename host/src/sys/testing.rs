@@ -67,12 +67,7 @@ impl Drop for Interruptions {
 
 /// Runs a function in a fork of this process, without running any test's destructor there, and tells how it ended.
 pub(crate) fn in_fork(child: impl FnOnce() -> i32) -> Ending {
-    // SAFETY: tests run in threads, so the child makes no call that could wait for a lock of another one: the allocator's are
-    // looked after by the C library, and its function takes no others.
-    let process = match retry("fork", || unsafe { libc::fork() }).unwrap() {
-        0 => exit_now(std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101)),
-        pid => Process::open(pid).unwrap(),
-    };
+    let process = start_fork(child);
     let begin = Instant::now();
     loop {
         if let Some(ending) = process.ended().unwrap() {
@@ -82,6 +77,16 @@ pub(crate) fn in_fork(child: impl FnOnce() -> i32) -> Ending {
             process.send(libc::SIGKILL).unwrap();
         }
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Runs a function in a fork of this process, and goes on.
+pub(crate) fn start_fork(child: impl FnOnce() -> i32) -> Process {
+    // SAFETY: tests run in threads, so the child makes no call that could wait for a lock of another one: the allocator's are
+    // looked after by the C library, and its function takes no others.
+    match retry("fork", || unsafe { libc::fork() }).unwrap() {
+        0 => exit_now(std::panic::catch_unwind(std::panic::AssertUnwindSafe(child)).unwrap_or(101)),
+        pid => Process::open(pid).unwrap(),
     }
 }
 

@@ -11,7 +11,7 @@ use super::{Broker, BrokerError, GRANULARITY, MemfdDriver, MemfdOptions, has_hug
 use crate::sys::memfd::Pages;
 use crate::sys::process::{Ending, current_pid};
 use crate::sys::random::random_bytes;
-use crate::sys::testing::{Interruptions, in_fork};
+use crate::sys::testing::{Interruptions, in_fork, start_fork};
 use crate::vmm::{
     Admission, AllocationRequest, Claim, ImportedMapping, Imports, OrderFault, Shareable, SharedAllocation,
     VmmDriver, VmmError,
@@ -240,4 +240,40 @@ fn a_fork_has_neither_the_memory_nor_the_right_to_it() {
     let import = ImportedMapping::import(&driver(), &descriptor).unwrap();
     drop((import, allocation, broker));
     assert!(is_mapped() && slot.is_some(), "the fork unmapped nothing here");
+}
+
+#[test]
+fn a_fork_that_outlives_its_owner_keeps_the_name_and_nobody_waits_for_it() {
+    let owner = OwnerInstanceId(random_bytes().unwrap());
+    let (mut until_done, done) = std::io::pipe().unwrap();
+    let mut done = Some(done);
+    let ending = in_fork(|| {
+        let driver = MemfdDriver::new(owner, 0, MemfdOptions::default());
+        let broker = Broker::new(&driver).unwrap();
+        start_fork(|| {
+            // The test lets go of the other end when it is done.
+            drop(done.take());
+            let _ = std::io::Read::read(&mut until_done, &mut [0]);
+            drop(broker);
+            0
+        });
+        0
+    });
+    assert_eq!(ending, Ending::Exited { status: 0 });
+    let claim = Shareable {
+        handle: core::num::NonZeroU64::MIN,
+        device_id: 0,
+        mapping_bytes: GRANULARITY.get(),
+        identity: Identity::new(owner, 1, NonZeroU32::MIN),
+        access: Access::Read,
+        nbytes: 1,
+    };
+    let name = super::protocol::address(owner);
+    let taken = crate::sys::socket::listen(&name, 1).unwrap_err();
+    assert_eq!(taken.errno, libc::EADDRINUSE, "the fork has it");
+    let begin = std::time::Instant::now();
+    let refused = ImportedMapping::import(&driver(), &claim.descriptor(0).unwrap()).unwrap_err();
+    assert_eq!(refused, VmmError::OwnerGone { owner });
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    drop(done);
 }
