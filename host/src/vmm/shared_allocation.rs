@@ -127,7 +127,7 @@ impl<D: VmmDriver> SharedAllocation<D> {
         if self.is_revoked {
             return Ok(());
         }
-        if self.driver.revoke(self.shareable.handle)? == Revocation::ByFreeing {
+        if self.revoke_handle()? == Revocation::ByFreeing {
             self.placement.free_physical()?;
         }
         self.is_revoked = true;
@@ -155,10 +155,18 @@ impl<D: VmmDriver> SharedAllocation<D> {
     /// A driver that revokes by freeing does so when the memory is freed, after it is unmapped.
     fn revoke_before_taking_down(&mut self) -> Result<(), VmmError> {
         if !self.is_revoked {
-            self.driver.revoke(self.shareable.handle)?;
+            self.revoke_handle()?;
             self.is_revoked = true;
         }
         Ok(())
+    }
+
+    /// That the driver knows the handle no longer is success: somebody revoked it through the driver itself.
+    fn revoke_handle(&self) -> Result<Revocation, VmmError> {
+        match self.driver.revoke(self.shareable.handle) {
+            Err(VmmError::HandleUnknown { .. }) => Ok(Revocation::Done),
+            other => other,
+        }
     }
 
     /// The owner's device address.

@@ -93,7 +93,11 @@ impl Exports {
         let export = self.slots.get_mut(slot(handle.get())).and_then(Option::as_mut);
         if let (Ok(processes), Some(Export { whitelist: Some(list), .. })) = (&processes, export) {
             list.retain(|listed| is_running(listed));
-            list.extend(processes.iter().map(Arc::clone));
+            for process in processes {
+                if !list.iter().any(|listed| Arc::ptr_eq(listed, process)) {
+                    list.push(Arc::clone(process));
+                }
+            }
         }
         self.forget_processes();
         processes.map(|_| ()).map_err(VmmError::Os)
@@ -220,9 +224,11 @@ mod tests {
         let mut exports = Exports::default();
         let handles: Vec<_> = (0..20).map(|_| insert(&mut exports, Admission::Listed)).collect();
         for handle in &handles {
+            exports.permit(*handle, &[here, here]).unwrap();
             exports.permit(*handle, &[here]).unwrap();
         }
         assert_eq!(exports.processes.len(), 1);
+        assert_eq!(Arc::strong_count(&exports.processes[0]), 21, "once on each whitelist");
         for handle in handles {
             exports.remove(handle).unwrap();
         }

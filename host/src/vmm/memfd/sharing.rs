@@ -85,7 +85,11 @@ fn memory_outlives_its_owner_and_a_revoked_handle_only_ends_imports() {
     allocation.release().unwrap();
     allocation.release().unwrap();
     assert_eq!(allocation.address(), Err(VmmError::Order(OrderFault::NotMapped)));
+    let mut other = SharedAllocation::new(&owner, &request(&owner, 2, 5000)).unwrap();
+    owner.revoke(other.shareable().handle).unwrap();
+    other.release().unwrap();
     drop(allocation);
+    drop(other);
     drop(broker);
     drop(owner);
     found = [0; 10];
