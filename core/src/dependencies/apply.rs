@@ -235,24 +235,31 @@ impl<M: Memory> State<M> {
         }
     }
 
-    /// Some bytes of a piece are written, and it stays as it is; or goes, if it is seen that they were the last.
+    /// Some bytes of a piece are written, and it stays as it is; or goes, if it is seen that earlier writes hid the last.
     fn shadow(&mut self, leaf: u32) {
         let piece = self.nodes.at(leaf);
-        let group = self.groups.slots.at(piece.group);
-        let number = group.backing;
-        if piece.shadowed {
-            let backing = self.backings.slots.at(number);
-            let sight = Sight { nodes: &self.nodes, groups: &self.groups.slots, backing };
-            let shape = sight.shape(piece);
-            let left = sight.first_left(&shape, &shape, group.sequence, &mut { STEPS }, &mut []);
-            if left == FirstCommon::Nowhere {
+        let (number, shadowed) = (piece.group, piece.shadowed);
+        self.groups.no_longer_whole(number);
+        let group = self.groups.slots.at(number);
+        let (backing, is_tombstone) = (group.backing, group.first_entry == NONE);
+        if shadowed || is_tombstone {
+            if self.nothing_is_left(leaf) {
                 self.remove_piece(leaf);
             }
-            return;
+        } else {
+            self.nodes.at_mut(leaf).shadowed = true;
+            let backing = self.backings.slots.at_mut(backing);
+            backing.shadowed = backing.shadowed.saturating_add(1);
         }
-        self.groups.no_longer_whole(piece.group);
-        self.nodes.at_mut(leaf).shadowed = true;
-        let backing = self.backings.slots.at_mut(number);
-        backing.shadowed = backing.shadowed.saturating_add(1);
+    }
+
+    /// Later writes are known to hide all of a piece.
+    fn nothing_is_left(&self, leaf: u32) -> bool {
+        let piece = self.nodes.at(leaf);
+        let group = self.groups.slots.at(piece.group);
+        let backing = self.backings.slots.at(group.backing);
+        let sight = Sight { nodes: &self.nodes, groups: &self.groups.slots, backing };
+        let shape = sight.shape(piece);
+        sight.first_left(&shape, &shape, group.sequence, &mut { STEPS }, &mut []) == FirstCommon::Nowhere
     }
 }

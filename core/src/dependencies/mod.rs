@@ -19,6 +19,9 @@ mod state;
 mod storage;
 mod table;
 mod tasks;
+#[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
+mod tests;
 mod tree;
 
 pub use argument::{Argument, ArgumentSlot};

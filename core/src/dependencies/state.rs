@@ -196,9 +196,17 @@ impl<M: Memory> State<M> {
         self.entries.give_back(entry);
     }
 
-    /// A write without a task goes into the list of those that still hide bytes of others.
+    /// A write without a task goes into the list of those that still hide bytes of others. Nothing of it needs to be hidden any
+    /// longer, for it makes no edge.
     pub(super) fn enter_tombstones(&mut self, group: u32) {
+        let mut leaf = self.groups.slots.at(group).first_piece;
         let backing = self.backings.slots.at_mut(self.groups.slots.at(group).backing);
+        while leaf != NONE {
+            let piece = self.nodes.at_mut(leaf);
+            backing.shadowed = backing.shadowed.saturating_sub(u32::from(piece.shadowed));
+            piece.shadowed = false;
+            leaf = piece.links[1];
+        }
         let first = backing.first_tombstone;
         backing.first_tombstone = group;
         backing.tombstones = backing.tombstones.saturating_add(1);

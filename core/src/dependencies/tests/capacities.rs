@@ -1,0 +1,1 @@
+//! Every capacity: named when it is passed, and nothing has changed.
