@@ -220,16 +220,16 @@ impl<M: Memory> State<M> {
             if backing == NONE {
                 return Err(SubmitError::Backings { capacity: self.backings.slots.capacity() });
             }
+            let argument = ArgumentSlot::new(&argument, backing);
+            self.look_up(&argument, stamp);
+            if self.found.is_full {
+                return Err(SubmitError::FanIn { capacity: self.found.capacity() });
+            }
             let capacity = count(self.arguments.as_ref().len());
             let Some(slot) = self.arguments.as_mut().get_mut(pool::index(number)) else {
                 return Err(SubmitError::Arguments { capacity });
             };
-            *slot = ArgumentSlot::new(&argument, backing);
-            let slot = slot.clone();
-            self.look_up(&slot, stamp);
-            if self.found.is_full {
-                return Err(SubmitError::FanIn { capacity: self.found.capacity() });
-            }
+            *slot = argument;
             number = number.saturating_add(1);
         }
         Ok(number)

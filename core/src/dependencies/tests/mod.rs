@@ -1,6 +1,7 @@
 //! The tracker against its definition: random sequences of everything that can happen to one.
 
 mod capacities;
+mod extremes;
 mod growth;
 mod model;
 
