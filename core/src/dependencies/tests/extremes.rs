@@ -5,7 +5,7 @@ use super::*;
 /// The largest backing.
 const ALL: u64 = u64::MAX;
 /// Bytes between two rows of 8-byte elements at the largest step.
-const PITCH: u64 = 8 * (u32::MAX as u64);
+const PITCH: u64 = 8 * 4_294_967_295;
 
 fn view(offset: u64, dtype: DType, shapes: &[u32], strides: &[u32]) -> View {
     View::new(offset, dtype, shapes, strides, ALL).unwrap()
