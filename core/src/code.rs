@@ -36,7 +36,8 @@ macro_rules! codes {
         /// Every error, by number. Numbers are frozen: a new error takes a new number, an old one never moves.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
-        pub enum Code { $($(#[$doc])* $variant,)* }
+        #[repr(i32)]
+        pub enum Code { $($(#[$doc])* $variant = $number,)* }
 
         impl Code {
             /// All of them, in the order of their numbers.
@@ -44,8 +45,9 @@ macro_rules! codes {
 
             /// The frozen number; success is 0.
             #[must_use]
+            #[expect(clippy::as_conversions, reason = "the number is what the value is made of: no table, no search")]
             pub const fn number(self) -> i32 {
-                match self { $(Self::$variant => $number,)* }
+                self as i32
             }
 
             /// The code with that number, or `None` when no error has it.
