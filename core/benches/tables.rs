@@ -5,15 +5,12 @@
 #![expect(
     clippy::arithmetic_side_effects,
     clippy::as_conversions,
-    clippy::indexing_slicing,
     clippy::unwrap_used,
     reason = "a benchmark makes its own input"
 )]
 
-use std::fmt;
 use std::hint::black_box;
 use std::num::{NonZeroU32, NonZeroU64};
-use std::time::Instant;
 
 use bufabi_core::import_table::Lookup;
 use bufabi_core::owner_table::LookupError;
@@ -23,6 +20,8 @@ use bufabi_core::{
     Access, Descriptor, Identity, ImportBucket, ImportSlot, ImportTable, KeyedHash, OwnerInstanceId,
     OwnerSlot, OwnerTable,
 };
+use criterion::measurement::WallTime;
+use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 
 /// A small generator of numbers (splitmix64): the same keys in every run.
 struct Random(u64);
@@ -50,32 +49,21 @@ fn keys_of<T: Clone>(live: &[T], random: &mut Random) -> Vec<T> {
     keys
 }
 
-/// Nanoseconds per key of many passes over all keys.
-struct Figure {
-    median: f64,
-    /// The least of all passes: what is left when nobody else uses the machine.
-    least: f64,
-}
-
-impl fmt::Display for Figure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.1} (least {:.1})", self.median, self.least)
-    }
-}
-
-fn per_key<K, R>(keys: &[K], mut question: impl FnMut(&K) -> R) -> Figure {
-    let passes = (4_000_000 / keys.len()).clamp(21, 1_001);
-    let mut times: Vec<f64> = (0..passes)
-        .map(|_| {
-            let start = Instant::now();
+/// What one question costs, as a pass over all keys.
+fn ask<K, R>(
+    group: &mut BenchmarkGroup<'_, WallTime>,
+    name: &str,
+    keys: &[K],
+    mut question: impl FnMut(&K) -> R,
+) {
+    group.throughput(Throughput::Elements(keys.len() as u64));
+    group.bench_function(name, |b| {
+        b.iter(|| {
             for key in keys {
                 black_box(question(key));
             }
-            start.elapsed().as_nanos() as f64 / keys.len() as f64
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    Figure { median: times[times.len() / 2], least: times[0] }
+        });
+    });
 }
 
 fn descriptor(identity: Identity) -> Descriptor {
@@ -95,7 +83,7 @@ fn random_descriptor(random: &mut Random) -> Descriptor {
     descriptor(Identity::new(owner, 1 + random.next() % 1_000_000, NonZeroU32::MIN))
 }
 
-fn imports(live: usize, to_reach: u32) {
+fn imports(c: &mut Criterion, live: usize) {
     let mut random = Random(7);
     let slots: Vec<ImportSlot<u64>> = (0..live).map(|_| ImportSlot::EMPTY).collect();
     let buckets = vec![ImportBucket::EMPTY; ImportBucket::count_for(live)];
@@ -105,22 +93,22 @@ fn imports(live: usize, to_reach: u32) {
         table.insert(descriptor, 0x7f00_0000_0000).unwrap();
     }
     let keys = keys_of(&descriptors, &mut random);
-    let hit = per_key(&keys, |key| match table.find(key) {
+    let absent: Vec<Descriptor> = keys.iter().map(|_| random_descriptor(&mut random)).collect();
+
+    let mut group = c.benchmark_group(format!("import table, {live} live"));
+    ask(&mut group, "there already", &keys, |key| match table.find(key) {
         Lookup::Hit(_, address) => *address,
         Lookup::Conflict(_) | Lookup::Vacant => 0,
     });
-    let absent: Vec<Descriptor> = keys.iter().map(|_| random_descriptor(&mut random)).collect();
-    let miss = per_key(&absent, |key| matches!(table.find(key), Lookup::Vacant));
-    let copy = per_key(&keys, |key| *key.raw());
-    let pinned = per_key(&keys, |key| {
+    ask(&mut group, "absent", &absent, |key| matches!(table.find(key), Lookup::Vacant));
+    ask(&mut group, "found, pinned and unpinned", &keys, |key| {
         let Lookup::Hit(key, _) = table.find(key) else { return 0 };
         table.pin(key).unwrap() + table.unpin(key).unwrap()
     });
-    println!("import, {live:>6} live: there already {hit} ns  (to reach {to_reach}, plain copy {copy})");
-    println!("                     absent {miss} ns; found, pinned and unpinned {pinned} ns");
+    ask(&mut group, "plain copy", &keys, |key| *key.raw());
 }
 
-fn lookups(live: usize, to_reach: u32) {
+fn lookups(c: &mut Criterion, live: usize) {
     let mut random = Random(7);
     let slots: Vec<OwnerSlot<u64>> = (0..live).map(|_| OwnerSlot::EMPTY).collect();
     let mut table = OwnerTable::new(OwnerInstanceId(*b"an owner"), slots);
@@ -132,27 +120,25 @@ fn lookups(live: usize, to_reach: u32) {
     let second: Vec<Identity> = (0..live).map(|_| table.insert(8).unwrap()).collect();
     let never: Vec<Identity> = second
         .iter()
-        .map(|live| {
-            Identity::new(live.owner_instance_id(), live.buffer_id() + first.len() as u64, live.generation())
-        })
+        .map(|one| Identity::new(one.owner_instance_id(), one.buffer_id() + live as u64, one.generation()))
         .collect();
-    let keys = keys_of(&second, &mut random);
-    let copy = per_key(&keys, |key| *key);
-    let hit = per_key(&keys, |key| table.get(*key).unwrap().value);
-    let keys = keys_of(&first, &mut random);
-    let stale = per_key(&keys, |key| matches!(table.get(*key), Err(LookupError::Stale { .. })));
-    let keys = keys_of(&never, &mut random);
-    let unknown = per_key(&keys, |key| matches!(table.get(*key), Err(LookupError::NeverExisted { .. })));
-    println!(
-        "owner,  {live:>6} live: live {hit}, stale {stale}, unknown {unknown} ns  (to reach {to_reach}, plain copy {copy})"
-    );
+    let [first, second, never] = [first, second, never].map(|keys| keys_of(&keys, &mut random));
+
+    let mut group = c.benchmark_group(format!("owner table, {live} live"));
+    ask(&mut group, "live", &second, |key| table.get(*key).unwrap().value);
+    ask(&mut group, "stale", &first, |key| matches!(table.get(*key), Err(LookupError::Stale { .. })));
+    ask(&mut group, "unknown", &never, |key| {
+        matches!(table.get(*key), Err(LookupError::NeverExisted { .. }))
+    });
+    ask(&mut group, "plain copy", &second, |key| *key);
 }
 
-fn main() {
-    for (live, to_reach) in [(16, 5), (4_096, 7), (65_536, 15)] {
-        imports(live, to_reach);
-    }
+fn tables(c: &mut Criterion) {
     for live in [16, 4_096, 65_536] {
-        lookups(live, 5);
+        imports(c, live);
+        lookups(c, live);
     }
 }
+
+criterion_group!(benches, tables);
+criterion_main!(benches);

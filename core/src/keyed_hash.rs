@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn each_bit_of_the_words_and_of_the_seed_moves_half_of_the_answer() {
-        let samples = if cfg!(miri) { 8 } else { 512 };
-        for bit in 0..320_u32 {
+        let (samples, step) = if cfg!(miri) { (16, 37) } else { (512, 1) };
+        for bit in (0..320_u32).step_by(step) {
             let mut moved = 0;
             for sample in 0..samples {
                 let mut words = [0; 5];
@@ -145,7 +145,7 @@ mod tests {
             |i| [i, i, i],
             |i| [i, u64::MAX - i, 1],
         ];
-        for seed in 0..4 {
+        for seed in 0..if cfg!(miri) { 1 } else { 4 } {
             let hash = KeyedHash::new([seed, !seed]);
             for (which, sequence) in sequences.iter().enumerate() {
                 for shift in [0, 32, 57] {
