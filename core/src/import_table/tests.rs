@@ -219,7 +219,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         2 => Just(Call::Evict),
         1 => (2..5_u64).prop_map(Call::Close),
     ];
-    proptest::collection::vec(call, 1..if cfg!(miri) { 50 } else { 400 })
+    proptest::collection::vec(call, 1..if cfg!(miri) { 25 } else { 400 })
 }
 
 /// One import of the model.
@@ -233,7 +233,7 @@ struct Import {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 128 }, failure_persistence: None, ..ProptestConfig::default()
+        cases: if cfg!(miri) { 2 } else { 128 }, failure_persistence: None, ..ProptestConfig::default()
     })]
 
     #[test]

@@ -161,7 +161,7 @@ fn calls() -> impl Strategy<Value = Vec<Call>> {
         1 => (0..9_u64, prop_oneof![1..5_u32, u32::MAX - 3..=u32::MAX])
             .prop_map(|(buffer_id, generation)| Call::Forge { buffer_id, generation }),
     ];
-    proptest::collection::vec(call, 1..if cfg!(miri) { 40 } else { 250 })
+    proptest::collection::vec(call, 1..if cfg!(miri) { 25 } else { 250 })
 }
 
 const SLOTS: usize = 7;
@@ -221,7 +221,7 @@ impl Model {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 4 } else { 128 }, failure_persistence: None, ..ProptestConfig::default()
+        cases: if cfg!(miri) { 2 } else { 128 }, failure_persistence: None, ..ProptestConfig::default()
     })]
 
     #[test]
