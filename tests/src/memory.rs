@@ -61,6 +61,13 @@ impl RegionAccess for AtomicMemory {
 
     #[inline]
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), AccessError> {
+        if offset.is_multiple_of(8) && out.len().is_multiple_of(8) {
+            let words = &self.payload[index(offset / 8)..][..out.len() / 8];
+            for (word, out) in words.iter().zip(out.as_chunks_mut().0) {
+                *out = word.load(Ordering::Relaxed).to_le_bytes();
+            }
+            return Ok(());
+        }
         let (mut at, mut out) = (offset, out);
         while !out.is_empty() {
             let skipped = index(at % 8);
@@ -76,6 +83,13 @@ impl RegionAccess for AtomicMemory {
 
     #[inline]
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+        if offset.is_multiple_of(8) && bytes.len().is_multiple_of(8) {
+            let words = &self.payload[index(offset / 8)..][..bytes.len() / 8];
+            for (word, bytes) in words.iter().zip(bytes.as_chunks().0) {
+                word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
+            }
+            return Ok(());
+        }
         let (mut at, mut bytes) = (offset, bytes);
         while !bytes.is_empty() {
             let skipped = index(at % 8);
