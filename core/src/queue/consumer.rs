@@ -87,7 +87,10 @@ enum Beyond {
     /// No STOP; it waits for a place in the window.
     Waiting(Message),
     /// STOP, which was handed out.
-    Stop(Received),
+    Stop {
+        index: u64,
+        is_given_back: bool,
+    },
 }
 
 /// What receiving came to.
@@ -138,15 +141,16 @@ impl<const N: usize> Consumer<N> {
                 Some(message) => message,
             },
             Beyond::Waiting(message) => message,
-            Beyond::Stop(stop) => {
+            Beyond::Stop { index, .. } => {
                 self.look(access)?;
-                self.check_last(stop.message.handle.0)?;
+                self.check_last(index)?;
                 return Ok(Outcome::Stopped);
             }
         };
         if message.opcode == Opcode::Stop {
-            self.beyond = Beyond::Stop(Received { message, is_given_back: false });
-            self.check_last(message.handle.0)?;
+            let index = message.handle.0;
+            self.beyond = Beyond::Stop { index, is_given_back: false };
+            self.check_last(index)?;
             return Ok(Outcome::Message(message));
         }
         if self.held >= N {
@@ -197,36 +201,49 @@ impl<const N: usize> Consumer<N> {
         }
     }
 
-    /// The message of a handle that is current.
-    pub(super) fn message(&self, handle: Handle) -> Result<Message, Poison> {
-        let received = match (self.distance(handle), self.beyond) {
-            (Some(distance), _) => self.window.get(self.position(distance)).copied(),
-            (None, Beyond::Stop(stop)) if stop.message.handle == handle => Some(stop),
-            (None, _) => None,
-        };
-        received
-            .filter(|received| !received.is_given_back)
-            .map(|received| received.message)
-            .ok_or(Poison::Handle { found: handle.0 })
+    /// Where the bytes of a message lie that is held.
+    #[inline]
+    pub(super) fn place(&self, handle: Handle) -> Result<Place, Poison> {
+        if let Some(distance) = self.distance(handle)
+            && let Some(received) = self.window.get(self.position(distance))
+            && !received.is_given_back
+        {
+            return Ok(received.message.place);
+        }
+        // STOP has no bytes.
+        if self.holds_stop(handle) { Ok(Place::NOTHING) } else { Err(not_current(handle)) }
     }
 
     /// Gives a message back. The head moves over all that are given back at the front, and tells the other side.
     #[inline]
     pub(super) fn give_back(&mut self, access: &impl RegionAccess, handle: Handle) -> Result<(), Setback> {
-        let message = self.message(handle)?;
-        if handle.0 == self.head {
-            // What was read of it was read before the other side can write there again.
-            access.publish(Place::NOTHING)?;
-        }
-        if message.opcode == Opcode::Stop {
-            self.beyond = Beyond::Stop(Received { message, is_given_back: true });
-        } else if let Some(distance) = self.distance(handle) {
+        let is_front = handle.0 == self.head;
+        if let Some(distance) = self.distance(handle) {
             let position = self.position(distance);
-            if let Some(received) = self.window.get_mut(position) {
-                received.is_given_back = true;
+            let Some(received) = self.window.get_mut(position).filter(|received| !received.is_given_back)
+            else {
+                return Err(not_current(handle).into());
+            };
+            if is_front {
+                // What was read of it was read before the other side can write there again.
+                access.publish(Place::NOTHING)?;
             }
+            received.is_given_back = true;
+        } else {
+            if !self.holds_stop(handle) {
+                return Err(not_current(handle).into());
+            }
+            if is_front {
+                access.publish(Place::NOTHING)?;
+            }
+            self.beyond = Beyond::Stop { index: handle.0, is_given_back: true };
         }
-        if handle.0 == self.head { self.move_head(access) } else { Ok(()) }
+        if is_front { self.move_head(access) } else { Ok(()) }
+    }
+
+    /// The handle is that of STOP, and STOP is held.
+    fn holds_stop(&self, handle: Handle) -> bool {
+        matches!(self.beyond, Beyond::Stop { index, is_given_back: false } if index == handle.0)
     }
 
     #[inline]
@@ -236,9 +253,7 @@ impl<const N: usize> Consumer<N> {
             self.held = self.held.wrapping_sub(1);
             self.head = self.head.wrapping_add(1);
         }
-        if let Beyond::Stop(Received { message, is_given_back: true }) = self.beyond
-            && message.handle.0 == self.head
-        {
+        if matches!(self.beyond, Beyond::Stop { index, is_given_back: true } if index == self.head) {
             self.head = self.head.wrapping_add(1);
             self.drained = true;
         }
@@ -257,6 +272,11 @@ impl<const N: usize> Consumer<N> {
         let position = self.first.wrapping_add(distance);
         if position >= N { position.wrapping_sub(N) } else { position }
     }
+}
+
+#[cold]
+const fn not_current(handle: Handle) -> Poison {
+    Poison::Handle { found: handle.0 }
 }
 
 #[expect(clippy::as_conversions, reason = "no usize is wider")]

@@ -90,7 +90,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
 
     #[inline]
     fn plan(&mut self, nbytes: u64) -> Result<Plan, SendError> {
-        self.alive().map_err(SendError::Poisoned)?;
+        self.check_alive::<SendError>()?;
         if self.stop_is_sent {
             return Err(SendError::Stopped);
         }
@@ -173,7 +173,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
     }
 
     fn current(&mut self, reservation: u64) -> Result<Plan, SendError> {
-        self.alive().map_err(SendError::Poisoned)?;
+        self.check_alive::<SendError>()?;
         match self.open {
             Some(plan) if reservation == self.reservations => Ok(plan),
             _ => Err(self.fail(Poison::Handle { found: reservation }.into())),
@@ -188,7 +188,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
         clock: &mut impl Clock,
         mut attempt: impl FnMut(&mut Self) -> Result<T, SendError>,
     ) -> Result<T, SendError> {
-        self.alive().map_err(SendError::Poisoned)?;
+        self.check_alive::<SendError>()?;
         if self.peer_aborted().map_err(SendError::Access)? {
             return Err(SendError::PeerAborted);
         }
@@ -211,7 +211,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
 
     #[inline]
     pub(super) fn try_receive(&mut self) -> Result<Message, ReceiveError> {
-        self.alive().map_err(ReceiveError::Poisoned)?;
+        self.check_alive::<ReceiveError>()?;
         match self.consumer.receive(&self.access) {
             Ok(Outcome::Message(message)) => Ok(message),
             Ok(Outcome::WindowFull) => Err(ReceiveError::WindowFull { window: N }),
@@ -228,7 +228,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
     /// The oldest message that was received and not given back, or else the next one.
     #[inline]
     pub(super) fn try_peek(&mut self) -> Result<Message, ReceiveError> {
-        self.alive().map_err(ReceiveError::Poisoned)?;
+        self.check_alive::<ReceiveError>()?;
         match self.consumer.oldest() {
             Some(message) => Ok(message),
             None => self.try_receive(),
@@ -237,9 +237,9 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
 
     #[inline]
     pub(super) fn read_into(&mut self, handle: Handle, out: &mut [u8]) -> Result<usize, ReceiveError> {
-        self.alive().map_err(ReceiveError::Poisoned)?;
-        let place = match self.consumer.message(handle) {
-            Ok(message) => message.place(),
+        self.check_alive::<ReceiveError>()?;
+        let place = match self.consumer.place(handle) {
+            Ok(place) => place,
             Err(poison) => return Err(self.fail(poison.into())),
         };
         let capacity = out.len();
@@ -253,7 +253,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
 
     #[inline]
     pub(super) fn release(&mut self, handle: Handle) -> Result<(), ReceiveError> {
-        self.alive().map_err(ReceiveError::Poisoned)?;
+        self.check_alive::<ReceiveError>()?;
         match self.consumer.give_back(&self.access, handle) {
             Ok(()) => Ok(()),
             Err(setback) => Err(self.fail(setback)),
@@ -268,7 +268,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
         clock: &mut impl Clock,
         mut attempt: impl FnMut(&mut Self) -> Result<T, ReceiveError>,
     ) -> Result<T, ReceiveError> {
-        self.alive().map_err(ReceiveError::Poisoned)?;
+        self.check_alive::<ReceiveError>()?;
         if self.peer_aborted().map_err(ReceiveError::Access)? {
             return Err(ReceiveError::PeerAborted);
         }
@@ -298,8 +298,11 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
     }
 
     #[inline]
-    fn alive(&self) -> Result<(), Poison> {
-        self.poison.map_or(Ok(()), Err)
+    fn check_alive<E: From<Setback>>(&self) -> Result<(), E> {
+        match &self.poison {
+            None => Ok(()),
+            Some(poison) => Err(ended(poison)),
+        }
     }
 
     pub(super) fn peer_aborted(&self) -> Result<bool, AccessError> {
@@ -336,6 +339,12 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
     pub(super) fn into_access(self) -> A {
         self.access
     }
+}
+
+/// Out of line: an error takes a lot of bytes, which nobody should move who has none.
+#[cold]
+fn ended<E: From<Setback>>(poison: &Poison) -> E {
+    Setback::Poison(*poison).into()
 }
 
 /// What one waits for is the other side's counter; the flag that one sleeps stands on the line of one's own counter of that direction.
