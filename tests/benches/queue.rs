@@ -17,7 +17,8 @@ use bufabi_core::queue::{COUNTER_BYTES, Kind, L2End, L3End, QueueLayout};
 use bufabi_tests::memory::AtomicMemory;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-const DEPTH: usize = 1024;
+const DEPTH: u64 = 1024;
+const SLOTS: usize = 1024;
 
 /// The least that a ring of messages can be: 32 bytes in each slot, two counts, each side remembers the other one's.
 struct BareRing {
@@ -38,13 +39,13 @@ impl BareRing {
 }
 
 fn slot(count: u64) -> usize {
-    usize::try_from(count).unwrap() % DEPTH
+    usize::try_from(count % DEPTH).unwrap()
 }
 
 fn bare_send(ring: &BareRing, messages: u64) {
     let mut head = 0;
     for count in 0..messages {
-        while count - head == DEPTH as u64 {
+        while count - head == DEPTH {
             head = ring.head.0.load(Ordering::Acquire);
             spin_loop();
         }
@@ -76,16 +77,16 @@ struct Queue {
 
 impl Queue {
     fn new() -> Self {
-        let layout = QueueLayout::new(DEPTH as u64, 64 * DEPTH as u64, 64 * DEPTH as u64).unwrap();
+        let layout = QueueLayout::new(DEPTH, 64 * DEPTH, 64 * DEPTH).unwrap();
         Self { layout, memory: AtomicMemory::new(layout.payload_bytes(), COUNTER_BYTES) }
     }
 
     fn l3(&self) -> L3End<&AtomicMemory, Vec<u64>> {
-        L3End::new(self.layout, &self.memory, vec![0; DEPTH]).unwrap()
+        L3End::new(self.layout, &self.memory, vec![0; SLOTS]).unwrap()
     }
 
     fn l2(&self) -> L2End<&AtomicMemory, Vec<u64>, 1> {
-        L2End::new(self.layout, &self.memory, vec![0; DEPTH]).unwrap()
+        L2End::new(self.layout, &self.memory, vec![0; SLOTS]).unwrap()
     }
 }
 
