@@ -147,7 +147,7 @@ impl<M: Memory> State<M> {
             while root != NONE {
                 let leaf = tree::any_leaf(&self.nodes, root);
                 tree::remove(&mut self.nodes, &mut root, leaf);
-                self.nodes.at_mut(leaf).chain = done;
+                self.nodes.at_mut(leaf).set_chain(done);
                 done = leaf;
             }
             if let Some(plane) = self.backings.slots.at_mut(number).planes.first_mut() {
@@ -166,10 +166,10 @@ impl<M: Memory> State<M> {
                     };
                     tree::insert(&mut self.nodes, root, leaf);
                     for &area in further {
-                        self.add_piece(piece.group, area, piece.shadowed);
+                        self.add_piece(piece.group(), area, piece.shadowed);
                     }
                 }
-                leaf = piece.chain;
+                leaf = piece.chain();
             }
         }
     }
@@ -188,7 +188,7 @@ impl<M: Memory> State<M> {
                 let mut leaf = tree::collect(&mut self.nodes, root, &area);
                 let exact = layout.exact && number != OTHER;
                 while leaf != NONE {
-                    let next = self.nodes.at(leaf).chain;
+                    let next = self.nodes.at(leaf).chain();
                     self.cut(leaf, &argument.shape, exact.then_some(area));
                     leaf = next;
                 }
@@ -207,7 +207,7 @@ impl<M: Memory> State<M> {
             }
             return;
         }
-        let group = self.groups.slots.at(piece.group);
+        let group = self.groups.slots.at(piece.group());
         let backing = self.backings.slots.at(group.backing);
         let sight = Sight { nodes: &self.nodes, groups: &self.groups.slots, backing };
         let shape = sight.shape(piece);
@@ -228,17 +228,17 @@ impl<M: Memory> State<M> {
             self.shadow(leaf);
             return;
         }
-        self.groups.no_longer_whole(piece.group);
+        self.groups.no_longer_whole(piece.group());
         tree::shrink(&mut self.nodes, leaf, first);
         for area in rest {
-            self.add_piece(piece.group, area, piece.shadowed);
+            self.add_piece(piece.group(), area, piece.shadowed);
         }
     }
 
     /// Some bytes of a piece are written, and it stays as it is; or goes, if it is seen that earlier writes hid the last.
     fn shadow(&mut self, leaf: u32) {
         let piece = self.nodes.at(leaf);
-        let (number, shadowed) = (piece.group, piece.shadowed);
+        let (number, shadowed) = (piece.group(), piece.shadowed);
         self.groups.no_longer_whole(number);
         let group = self.groups.slots.at(number);
         let (backing, is_tombstone) = (group.backing, group.first_entry == NONE);
@@ -256,7 +256,7 @@ impl<M: Memory> State<M> {
     /// Later writes are known to hide all of a piece.
     fn nothing_is_left(&self, leaf: u32) -> bool {
         let piece = self.nodes.at(leaf);
-        let group = self.groups.slots.at(piece.group);
+        let group = self.groups.slots.at(piece.group());
         let backing = self.backings.slots.at(group.backing);
         let sight = Sight { nodes: &self.nodes, groups: &self.groups.slots, backing };
         let shape = sight.shape(piece);

@@ -42,12 +42,6 @@ impl Area {
         }
     }
 
-    /// What a tree minimises: half the outline.
-    #[inline]
-    pub(super) const fn outline(&self) -> u64 {
-        self.right.saturating_sub(self.left).saturating_add(self.bottom.saturating_sub(self.top))
-    }
-
     /// What is left of it without `other`, which it meets: whole rows above and below, and the sides between. `None` are
     /// empty.
     pub(super) fn without(&self, other: &Self) -> [Option<Self>; 4] {

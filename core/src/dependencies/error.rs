@@ -94,7 +94,7 @@ impl fmt::Display for SubmitError {
 
 impl core::error::Error for SubmitError {}
 
-/// The handle's task has been retired, or is another tracker's.
+/// The handle's task has been retired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotTracked;
 

@@ -6,18 +6,18 @@ use super::table::{Chained, Table};
 use crate::keyed_hash::KeyedHash;
 use crate::overlap::{Dimension, Footprint};
 
-/// Storage for one group of equal views.
+/// Storage for one group of equal views: what a lookup needs of it is one line of a cache.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct GroupSlot {
-    pub(super) footprint: Footprint,
-    /// The hash under which it is found.
-    pub(super) hash: u64,
-    /// When it was written, or first read: one more for every group.
-    pub(super) sequence: u64,
-    pub(super) backing: u32,
-    pub(super) first_piece: u32,
     /// The newest first. None: a tombstone.
     pub(super) first_entry: u32,
+    pub(super) first_piece: u32,
+    /// When it was written, or first read: one more for every group.
+    pub(super) sequence: u64,
+    /// The hash under which it is found.
+    pub(super) hash: u64,
+    pub(super) backing: u32,
     pub(super) next_in_bucket: u32,
     /// Neighbours among the backing's tombstones.
     pub(super) tombstones: [u32; 2],
@@ -27,6 +27,7 @@ pub struct GroupSlot {
     pub(super) whole: bool,
     /// The footprint is nested, so that its runs can be walked.
     pub(super) nested: bool,
+    pub(super) footprint: Footprint,
 }
 
 impl GroupSlot {

@@ -186,7 +186,7 @@ impl<M: Memory> State<M> {
             let exact = layout.exact && number != OTHER;
             for area in layout.areas() {
                 tree::search(nodes, root, area, |_, piece| {
-                    let group = groups.slots.at(piece.group);
+                    let group = groups.slots.at(piece.group());
                     let mut next = group.first_entry;
                     if next == NONE {
                         return true;

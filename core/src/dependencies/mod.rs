@@ -64,13 +64,16 @@ pub struct Submitted<'a> {
 #[derive(Debug)]
 pub struct Tracker<M: Memory> {
     state: State<M>,
+    /// Those of the task that is being submitted.
+    arguments: M::Of<ArgumentSlot>,
 }
 
 impl<M: Memory> Tracker<M> {
     /// A tracker without a task. The hash's seed must be random where views or identities come from outside.
     #[must_use]
     pub fn new(policy: Policy, hash: KeyedHash, storage: Storage<M>) -> Self {
-        Self { state: State::new(policy, hash, storage) }
+        let (state, arguments) = State::new(policy, hash, storage);
+        Self { state, arguments }
     }
 
     /// Takes the next task of the sequence: its arguments, those of all members if it is a group. Argument by argument the
@@ -87,7 +90,7 @@ impl<M: Memory> Tracker<M> {
         if state.tasks.slots.left() == 0 {
             return Err(SubmitError::Tasks { capacity: state.tasks.slots.capacity() });
         }
-        let arguments = state.find_all(arguments)?;
+        let arguments = state.find_all(arguments, self.arguments.as_mut())?;
         let (needed, left) = (state.found.tasks, state.tasks.links.left());
         if needed > left {
             return Err(SubmitError::Links { needed, left });
@@ -105,7 +108,7 @@ impl<M: Memory> Tracker<M> {
     /// # Errors
     /// The capacity of arguments or edges does not suffice, or a backing that was never named finds no slot.
     pub fn look_up(&mut self, arguments: impl IntoIterator<Item = Argument>) -> Result<&[Edge], SubmitError> {
-        self.state.find_all(arguments)?;
+        self.state.find_all(arguments, self.arguments.as_mut())?;
         Ok(self.state.found.edges())
     }
 
@@ -206,11 +209,16 @@ impl<M: Memory> Tracker<M> {
 }
 
 impl<M: Memory> State<M> {
-    /// Keeps the arguments, finds their edges in the state as it is, and gives their number.
-    fn find_all(&mut self, arguments: impl IntoIterator<Item = Argument>) -> Result<u32, SubmitError> {
+    /// Keeps the arguments, finds their edges in the state as it is, and gives those that have dependencies.
+    fn find_all<'a>(
+        &mut self,
+        arguments: impl IntoIterator<Item = Argument>,
+        slots: &'a mut [ArgumentSlot],
+    ) -> Result<&'a [ArgumentSlot], SubmitError> {
         self.stamp = self.stamp.saturating_add(1);
         self.found.clear();
-        let mut number = 0_u32;
+        let capacity = count(slots.len());
+        let mut len = 0_usize;
         for argument in arguments {
             if argument.tag.needs().is_none() {
                 continue;
@@ -220,29 +228,23 @@ impl<M: Memory> State<M> {
             if backing == NONE {
                 return Err(SubmitError::Backings { capacity: self.backings.slots.capacity() });
             }
-            let argument = ArgumentSlot::new(&argument, backing);
-            self.look_up(&argument, stamp);
+            let Some(slot) = slots.get_mut(len) else {
+                return Err(SubmitError::Arguments { capacity });
+            };
+            *slot = ArgumentSlot::new(&argument, backing);
+            self.look_up(slot, stamp);
             if self.found.is_full {
                 return Err(SubmitError::FanIn { capacity: self.found.capacity() });
             }
-            let capacity = count(self.arguments.as_ref().len());
-            let Some(slot) = self.arguments.as_mut().get_mut(pool::index(number)) else {
-                return Err(SubmitError::Arguments { capacity });
-            };
-            *slot = argument;
-            number = number.saturating_add(1);
+            len = len.saturating_add(1);
         }
-        Ok(number)
-    }
-
-    fn argument(&self, number: u32) -> ArgumentSlot {
-        self.arguments.as_ref().get(pool::index(number)).cloned().unwrap_or(ArgumentSlot::EMPTY)
+        Ok(slots.get(..len).unwrap_or(&[]))
     }
 
     /// Makes sure of room for what the arguments add.
-    fn reserve(&mut self, arguments: u32) -> Result<(), SubmitError> {
+    fn reserve(&mut self, arguments: &[ArgumentSlot]) -> Result<(), SubmitError> {
         let (mut entries, mut pieces) = (0_u32, 0_u32);
-        for argument in self.arguments.as_ref().iter().take(pool::index(arguments)) {
+        for argument in arguments {
             if argument.writes || self.orders_writes() {
                 entries = entries.saturating_add(1);
                 pieces = pieces.saturating_add(self.pieces_needed(argument));
@@ -272,21 +274,14 @@ impl<M: Memory> State<M> {
     }
 
     /// The reads first: a byte that the task writes too has no readers afterwards.
-    fn apply_all(&mut self, arguments: u32, task: u32) {
+    fn apply_all(&mut self, arguments: &[ArgumentSlot], task: u32) {
         if self.orders_writes() {
-            for number in 0..arguments {
-                let argument = self.argument(number);
-                if !argument.writes {
-                    self.read(&argument, task);
-                }
-            }
+            arguments
+                .iter()
+                .filter(|argument| !argument.writes)
+                .for_each(|argument| self.read(argument, task));
         }
-        for number in 0..arguments {
-            let argument = self.argument(number);
-            if argument.writes {
-                self.write(&argument, task);
-            }
-        }
+        arguments.iter().filter(|argument| argument.writes).for_each(|argument| self.write(argument, task));
         self.reserved = 0;
     }
 
@@ -325,7 +320,7 @@ impl<M: Memory> State<M> {
                         break;
                     }
                     let leaf = tree::any_leaf(&self.nodes, root);
-                    self.remove_group(self.nodes.at(leaf).group);
+                    self.remove_group(self.nodes.at(leaf).group());
                 }
             }
         }

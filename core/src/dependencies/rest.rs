@@ -38,7 +38,7 @@ enum Cover {
 impl<M: Memory> Sight<'_, M> {
     /// The bytes of a piece.
     pub(super) fn shape(&self, piece: &Node) -> Shape {
-        let group = self.groups.at(piece.group);
+        let group = self.groups.at(piece.group());
         let plane = usize::from(group.plane);
         if plane == OTHER {
             return Shape { footprint: group.footprint, nested: group.nested };
@@ -124,7 +124,7 @@ impl<M: Memory> Sight<'_, M> {
             }
             let cell = layout::cell(byte, plane.pitch);
             tree::search(self.nodes, plane.writes, &cell, |_, piece| {
-                let group = self.groups.at(piece.group);
+                let group = self.groups.at(piece.group());
                 if group.sequence <= sequence {
                     return true;
                 }
@@ -148,7 +148,7 @@ impl<M: Memory> Sight<'_, M> {
                 };
                 match end {
                     Some(end) => {
-                        answer = Cover::Hidden { group: piece.group, end };
+                        answer = Cover::Hidden { group: piece.group(), end };
                         false
                     }
                     None => true,
@@ -166,7 +166,7 @@ impl<M: Memory> Sight<'_, M> {
         for plane in self.backing.planes.iter().filter(|plane| plane.writes != NONE) {
             for area in Layout::of(&bounds(&asked.footprint), plane.pitch).areas() {
                 tree::search(self.nodes, plane.writes, area, |_, later| {
-                    let group = self.groups.at(later.group);
+                    let group = self.groups.at(later.group());
                     if group.sequence > sequence {
                         maps.take_away(&group.footprint);
                     }
@@ -189,7 +189,7 @@ impl<M: Memory> Sight<'_, M> {
                 for area in Layout::of(&write.footprint, plane.pitch).areas() {
                     tree::search(self.nodes, root, area, |_, piece| {
                         found = piece.shadowed
-                            && self.groups.at(piece.group).sequence < write.sequence
+                            && self.groups.at(piece.group()).sequence < write.sequence
                             && overlap::relate_footprints(&write.footprint, &self.shape(piece).footprint)
                                 .may_overlap();
                         !found

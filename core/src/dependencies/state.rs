@@ -21,7 +21,6 @@ pub(super) struct State<M: Memory> {
     pub(super) entries: Pool<M, EntrySlot>,
     pub(super) backings: Backings<M>,
     pub(super) tasks: Tasks<M>,
-    pub(super) arguments: M::Of<ArgumentSlot>,
     pub(super) found: Found<M>,
     pub(super) words: M::Of<u64>,
     pub(super) hash: KeyedHash,
@@ -36,15 +35,14 @@ pub(super) struct State<M: Memory> {
 }
 
 impl<M: Memory> State<M> {
-    pub(super) fn new(policy: Policy, hash: KeyedHash, storage: Storage<M>) -> Self {
-        Self {
+    pub(super) fn new(policy: Policy, hash: KeyedHash, storage: Storage<M>) -> (Self, M::Of<ArgumentSlot>) {
+        let state = Self {
             nodes: Pool::new(storage.pieces),
             pieces: 0,
             groups: Groups::new(storage.groups, storage.group_buckets),
             entries: Pool::new(storage.entries),
             backings: Backings::new(storage.backings, storage.backing_buckets),
             tasks: Tasks::new(storage.tasks, storage.links),
-            arguments: storage.arguments,
             found: Found::new(storage.edges),
             words: storage.words,
             hash,
@@ -53,7 +51,8 @@ impl<M: Memory> State<M> {
             stamp: 0,
             inexact: 0,
             reserved: 0,
-        }
+        };
+        (state, storage.arguments)
     }
 
     /// Writes wait too.
@@ -103,7 +102,8 @@ impl<M: Memory> State<M> {
 
     /// Removes a piece, and its group with its entries when it was the last.
     pub(super) fn remove_piece(&mut self, leaf: u32) {
-        let Node { group, links: [before, after], shadowed, .. } = *self.nodes.at(leaf);
+        let piece = self.nodes.at(leaf);
+        let (group, [before, after], shadowed) = (piece.group(), piece.links, piece.shadowed);
         let slot = self.groups.slots.at_mut(group);
         let (number, plane, kind) = (slot.backing, slot.plane, slot.kind);
         if before == NONE {

@@ -42,13 +42,13 @@ pub struct Ready {
     pub poisoned: Option<Cause>,
 }
 
-/// Storage for one task that has not been retired.
+/// Storage for one task that has not been retired: what a lookup needs of it is one line of a cache.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct TaskSlot {
     pub(super) number: u64,
     /// Which submit brought it; 0 when it has been retired.
     pub(super) stamp: u64,
-    pub(super) poisoned: Option<Cause>,
     /// The last submit that found it, and the edge of each hazard that it got there.
     pub(super) found_by: u64,
     pub(super) edges: [u32; 3],
@@ -58,6 +58,7 @@ pub struct TaskSlot {
     pub(super) waiting: u32,
     /// The next free slot, or the next whose dependents are to be poisoned.
     next: u32,
+    pub(super) poisoned: Option<Cause>,
 }
 
 impl TaskSlot {

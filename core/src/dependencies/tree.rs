@@ -1,23 +1,26 @@
 //! A tree of areas: which of many pieces meet one area, in steps that grow with the logarithm of their number.
 //!
-//! Leaves are pieces. An inner node has two children and the hull of their areas. A leaf is inserted where the outlines grow
-//! least, and nodes are rotated so that the heights of two siblings never differ by more than one: a tree of 2^32 leaves
-//! is at most 46 high, which bounds the stack of a search.
+//! Leaves are pieces. An inner node has two children and the hull of their areas. Leaves stand in the order of a curve that keeps
+//! neighbours together (Morton's: by the corners' bits, columns and rows in turn), whatever the order in which they came, so that hulls of
+//! siblings hardly meet. Nodes are rotated so that the heights of two siblings never differ by more than one: a tree of 2^32
+//! leaves is at most 46 high, which bounds the stack of a search. The order is for speed alone: a leaf that shrinks keeps its place.
 
 use super::area::Area;
 use super::pool::{Memory, NONE, Pool, Slot};
 
-/// Storage for a piece of a group, or for an inner node of a tree of them.
+/// Column and row.
+type Corner = [u64; 2];
+
+/// Storage for a piece of a group, or for an inner node of a tree of them: one line of a cache.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Node {
     pub(super) area: Area,
+    /// Where on the curve the second child begins; of a leaf, its group and the next leaf of a collection.
+    own: Corner,
     parent: u32,
     /// The two children; of a leaf, the pieces before and after it in its group.
     pub(super) links: [u32; 2],
-    /// The group of a leaf.
-    pub(super) group: u32,
-    /// The next leaf of a collection.
-    pub(super) chain: u32,
     /// 0 for a leaf.
     height: u8,
     /// Bytes of this piece may have been written since.
@@ -28,18 +31,53 @@ impl Node {
     /// A slot without a node.
     pub const EMPTY: Self = Self::leaf(Area::EMPTY, NONE);
 
+    #[inline]
     pub(super) const fn leaf(area: Area, group: u32) -> Self {
-        Self { area, parent: NONE, links: [NONE; 2], group, chain: NONE, height: 0, shadowed: false }
+        Self {
+            area,
+            own: [widen(group), widen(NONE)],
+            parent: NONE,
+            links: [NONE; 2],
+            height: 0,
+            shadowed: false,
+        }
     }
+
+    /// The group of a leaf.
+    #[inline]
+    pub(super) fn group(&self) -> u32 {
+        narrow(self.own[0])
+    }
+
+    /// The next leaf of a collection.
+    #[inline]
+    pub(super) fn chain(&self) -> u32 {
+        narrow(self.own[1])
+    }
+
+    #[inline]
+    pub(super) fn set_chain(&mut self, leaf: u32) {
+        self.own[1] = widen(leaf);
+    }
+}
+
+#[expect(clippy::as_conversions, reason = "widening, and From is not const")]
+const fn widen(slot: u32) -> u64 {
+    slot as u64
+}
+
+#[inline]
+fn narrow(slot: u64) -> u32 {
+    u32::try_from(slot).unwrap_or(NONE)
 }
 
 impl Slot for Node {
     const EMPTY: Self = Self::EMPTY;
     fn next_free(&self) -> u32 {
-        self.chain
+        self.chain()
     }
     fn set_next_free(&mut self, slot: u32) {
-        self.chain = slot;
+        self.set_chain(slot);
     }
 }
 
@@ -56,12 +94,16 @@ pub(super) fn search<M: Memory>(
     area: &Area,
     mut visit: impl FnMut(u32, &Node) -> bool,
 ) {
-    let mut stack = [NONE; STACK];
-    let mut depth = 0_usize;
-    let mut next = root;
     if root == NONE || !nodes.at(root).area.meets(area) {
         return;
     }
+    if nodes.at(root).height == 0 {
+        visit(root, nodes.at(root));
+        return;
+    }
+    let mut stack = [NONE; STACK];
+    let mut depth = 0_usize;
+    let mut next = root;
     loop {
         let node = nodes.at(next);
         if node.height == 0 {
@@ -109,7 +151,7 @@ pub(super) fn collect<M: Memory>(nodes: &mut Nodes<M>, root: u32, area: &Area) -
         let mut following = NONE;
         if node.area.meets(area) {
             if node.height == 0 {
-                node.chain = chain;
+                node.set_chain(chain);
                 chain = next;
             } else {
                 following = node.links[0];
@@ -156,15 +198,18 @@ pub(super) fn insert<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, leaf: u32)
         return;
     }
     let area = nodes.at(leaf).area;
-    let sibling = best_sibling(nodes, *root, &area);
-    let parent = nodes.at(sibling).parent;
-    let inner = Node {
-        area: nodes.at(sibling).area.hull(&area),
-        parent,
-        links: [sibling, leaf],
-        height: nodes.at(sibling).height.saturating_add(1),
-        ..Node::EMPTY
-    };
+    let corner = corner(&area);
+    let mut sibling = *root;
+    while nodes.at(sibling).height > 0 {
+        let node = nodes.at(sibling);
+        let [first, second] = node.links;
+        sibling = if is_before(corner, node.own) { first } else { second };
+    }
+    let Node { area: beside, parent, .. } = *nodes.at(sibling);
+    let other = self::corner(&beside);
+    let (links, own) =
+        if is_before(corner, other) { ([leaf, sibling], other) } else { ([sibling, leaf], corner) };
+    let inner = Node { area: beside.hull(&area), own, parent, links, height: 1, ..Node::EMPTY };
     let inner = nodes.take(inner);
     replace_child(nodes, root, parent, sibling, inner);
     nodes.at_mut(sibling).parent = inner;
@@ -204,23 +249,17 @@ pub(super) fn shrink<M: Memory>(nodes: &mut Nodes<M>, leaf: u32, area: Area) {
     }
 }
 
-/// The leaf that a new one is paired with, so that the outlines grow least. Always a leaf, which is what keeps heights within
-/// one of each other.
-fn best_sibling<M: Memory>(nodes: &Nodes<M>, root: u32, area: &Area) -> u32 {
-    let mut best = root;
-    loop {
-        let node = nodes.at(best);
-        if node.height == 0 {
-            return best;
-        }
-        // Outlines only steer: that one past 2^64 saturates costs time, nothing else.
-        let [first, second] = node.links;
-        let [cost_first, cost_second] = [first, second].map(|child| {
-            let child = nodes.at(child);
-            child.area.hull(area).outline().saturating_sub(child.area.outline())
-        });
-        best = if cost_first <= cost_second { first } else { second };
-    }
+const fn corner(area: &Area) -> Corner {
+    [area.left, area.top]
+}
+
+/// One corner comes before another on the curve: the highest bit in which they differ decides, be it of the column or the row.
+#[inline]
+const fn is_before(a: Corner, b: Corner) -> bool {
+    let ([column, row], [other_column, other_row]) = (a, b);
+    let (columns, rows) = (column ^ other_column, row ^ other_row);
+    // The highest bit of `columns` is below that of `rows`.
+    if columns < rows && columns < columns ^ rows { row < other_row } else { column < other_column }
 }
 
 fn replace_child<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, parent: u32, old: u32, new: u32) {
@@ -239,9 +278,15 @@ fn mend<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, from: u32) {
         let [first, second] = nodes.at(next).links;
         let (low, high) = (nodes.at(first).height, nodes.at(second).height);
         let top = if low > high.saturating_add(1) {
-            rotate(nodes, root, next, first, second)
+            if side_height(nodes, first, 1) > side_height(nodes, first, 0) {
+                rotate(nodes, root, first, 1);
+            }
+            rotate(nodes, root, next, 0)
         } else if high > low.saturating_add(1) {
-            rotate(nodes, root, next, second, first)
+            if side_height(nodes, second, 0) > side_height(nodes, second, 1) {
+                rotate(nodes, root, second, 0);
+            }
+            rotate(nodes, root, next, 1)
         } else {
             refit(nodes, next);
             next
@@ -250,23 +295,29 @@ fn mend<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, from: u32) {
     }
 }
 
-/// Lifts `tall` into the place of its parent, which takes the lower of its children. Gives the node now on top.
-fn rotate<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, parent: u32, tall: u32, short: u32) -> u32 {
-    let above = nodes.at(parent).parent;
-    let [first, second] = nodes.at(tall).links;
-    let (stays, moves) =
-        if nodes.at(first).height > nodes.at(second).height { (first, second) } else { (second, first) };
-    replace_child(nodes, root, above, parent, tall);
-    let lifted = nodes.at_mut(tall);
-    lifted.parent = above;
-    lifted.links = [parent, stays];
-    let lowered = nodes.at_mut(parent);
-    lowered.parent = tall;
-    lowered.links = [short, moves];
-    nodes.at_mut(moves).parent = parent;
+fn side_height<M: Memory>(nodes: &Nodes<M>, inner: u32, side: usize) -> u8 {
+    nodes.at(nodes.at(inner).links.get(side).copied().unwrap_or(NONE)).height
+}
+
+/// Lifts the child on that side (0 or 1) into the place of its parent, without a change of the leaves' order. Gives the child.
+fn rotate<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, parent: u32, side: usize) -> u32 {
+    let Node { parent: above, links: [first, second], .. } = *nodes.at(parent);
+    let lifted = if side == 0 { first } else { second };
+    let [inner_first, inner_second] = nodes.at(lifted).links;
+    let (moved, lowered, raised) = if side == 0 {
+        (inner_second, [inner_second, second], [inner_first, parent])
+    } else {
+        (inner_first, [first, inner_first], [parent, inner_second])
+    };
+    replace_child(nodes, root, above, parent, lifted);
+    let node = nodes.at_mut(lifted);
+    (node.parent, node.links) = (above, raised);
+    let node = nodes.at_mut(parent);
+    (node.parent, node.links) = (lifted, lowered);
+    nodes.at_mut(moved).parent = parent;
     refit(nodes, parent);
-    refit(nodes, tall);
-    tall
+    refit(nodes, lifted);
+    lifted
 }
 
 fn refit<M: Memory>(nodes: &mut Nodes<M>, inner: u32) {
@@ -357,7 +408,7 @@ mod tests {
                 let mut next = collect(&mut nodes, root, asked);
                 while next != NONE {
                     collected.push(next);
-                    next = nodes.at(next).chain;
+                    next = nodes.at(next).chain();
                 }
                 collected.sort_unstable();
                 prop_assert_eq!(collected, expected);

@@ -269,12 +269,12 @@ fn check(state: &State<Boxed>) {
             for kind in [Kind::Write, Kind::Read] {
                 let everywhere = area::Area { left: 0, right: u64::MAX, top: 0, bottom: u64::MAX };
                 tree::search(&state.nodes, plane.root(kind), &everywhere, |_, piece| {
-                    let group = state.groups.slots.at(piece.group);
+                    let group = state.groups.slots.at(piece.group());
                     assert_eq!((group.kind, group.backing), (kind, number));
                     assert!(!(group.whole && piece.shadowed));
                     pieces += 1;
                     shadowed += u32::from(piece.shadowed);
-                    of_backing.insert(piece.group);
+                    of_backing.insert(piece.group());
                     true
                 });
             }
