@@ -6,6 +6,7 @@
 //! - [`sys`]: every call into libc, typed, with its error.
 //! - [`kernels`]: what tasks compute.
 //! - [`memory`]: mappings, and the views of tasks in them.
+//! - [`region`]: two buffers over which a host and a running task talk, and how to wait for the other side.
 //! - [`shm`]: POSIX shared-memory objects and their names.
 //! - [`space`]: addresses given out of one range.
 //! - [`vmm`]: device memory that processes share by handle, through a driver or through software.
@@ -18,6 +19,7 @@ pub mod consumer;
 pub mod kernels;
 pub mod memory;
 pub mod owner;
+pub mod region;
 pub mod shm;
 pub mod space;
 pub mod sys;

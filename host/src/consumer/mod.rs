@@ -92,6 +92,11 @@ impl Import {
         self.access
     }
 
+    /// The mapping alone, which counts as a use of it as well.
+    pub(crate) fn into_mapping(self) -> Arc<Mapping> {
+        self.mapping
+    }
+
     /// A view of it, with the rights that its owner grants.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 mod buffer;
 mod error;
+mod pair;
 mod shareable;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ pub mod dynamic_library;
 pub mod error;
 pub mod event;
 pub mod fault;
+pub mod futex;
 pub mod memfd;
 pub mod memory;
 pub mod parent;

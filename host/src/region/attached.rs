@@ -1,0 +1,90 @@
+//! The side that attaches to a region that another process made.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bufabi_core::region::{AccessError, RegionParts};
+use bufabi_core::{Code, Descriptor};
+
+use super::error::{AttachError, CloseError};
+use super::gate::Gate;
+use super::memory::RegionMemory;
+use crate::consumer::Consumer;
+use crate::memory::Mapping;
+
+/// A region that this process attached to, through one of its consumers.
+#[derive(Debug)]
+pub struct AttachedRegion<'a> {
+    consumer: &'a Consumer,
+    mappings: Option<[Arc<Mapping>; 2]>,
+    gate: Arc<Gate>,
+    parts: RegionParts,
+}
+
+impl<'a> AttachedRegion<'a> {
+    /// Maps both parts or none. That they belong together is checked before anything is mapped.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn attach(
+        consumer: &'a Consumer,
+        payload: &Descriptor,
+        counter: &Descriptor,
+    ) -> Result<Self, AttachError> {
+        let parts = RegionParts::check(payload, counter).map_err(AttachError::Parts)?;
+        for descriptor in [payload, counter] {
+            let (identity, access) = (descriptor.identity(), descriptor.access());
+            if !(access.reads() && access.writes()) {
+                return Err(AttachError::NotShared { identity, access });
+            }
+        }
+        if counter.nbytes() == 0 || !counter.nbytes().is_multiple_of(4) {
+            return Err(AttachError::CounterSize { found: counter.nbytes() });
+        }
+        let import = |descriptor| consumer.import(descriptor).map_err(AttachError::Import);
+        let payload_mapping = import(payload)?.into_mapping();
+        let counter_mapping = match import(counter) {
+            Ok(import) => import.into_mapping(),
+            Err(error) => {
+                drop(payload_mapping);
+                // Somebody else may use it; then it stays.
+                let _ = consumer.release(payload.identity());
+                return Err(error);
+            }
+        };
+        let mappings = Some([payload_mapping, counter_mapping]);
+        Ok(Self { consumer, mappings, gate: Arc::default(), parts })
+    }
+
+    /// The identities of both parts.
+    #[must_use]
+    pub const fn parts(&self) -> RegionParts {
+        self.parts
+    }
+
+    /// The region's bytes, for one user. As many as are there must be dropped before the region closes.
+    ///
+    /// # Errors
+    /// [`AccessError`] once the region was closed.
+    pub fn memory(&self) -> Result<RegionMemory, AccessError> {
+        let closed = AccessError::new(Code::Released, 0);
+        RegionMemory::enter(self.mappings.as_ref().ok_or(closed)?, &self.gate)
+    }
+
+    /// Refuses whatever is begun from now on, waits until `until` for what is under way, and drops both mappings; both are tried.
+    /// It can be called again.
+    ///
+    /// # Errors
+    /// [`CloseError`]; what was done stays done.
+    pub fn close(&mut self, until: Instant) -> Result<(), CloseError> {
+        self.gate.shut(Code::Released);
+        let users = self.gate.wait(until);
+        if users > 0 {
+            return Err(CloseError::InUse { users });
+        }
+        self.mappings = None;
+        let released = [self.parts.payload(), self.parts.counter()].map(|part| self.consumer.release(part));
+        let [payload, counter] = released;
+        payload.and(counter).map_err(CloseError::Drop)
+    }
+}

@@ -1,0 +1,150 @@
+//! Waiting for the other side of a region: spin for a while, then sleep until it stores what is waited for.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+use bufabi_core::region::{AccessError, Clock, Watch};
+
+use super::memory::RegionMemory;
+use crate::sys::affinity::only_processor;
+use crate::sys::event::Watch as Events;
+use crate::sys::process::Process;
+use crate::sys::{OsError, futex};
+
+/// How long to spin before sleeping, unless told otherwise: about what it takes to wake somebody who sleeps.
+pub const DEFAULT_SPIN: Duration = Duration::from_micros(50);
+
+/// The longest sleep: the other side need not know of sleepers.
+const LONGEST_SLEEP: Duration = Duration::from_millis(1);
+
+/// The first sleep where nobody looks at a flag; each one that finds nothing doubles it.
+const FIRST_SLEEP: Duration = Duration::from_micros(50);
+
+/// Between two looks at whether the other side is alive.
+const LIVENESS: Duration = Duration::from_millis(100);
+
+/// Looks at the counter between two looks at the clock.
+const LOOKS: u32 = 32;
+
+/// The machine's clock, and a sleep on a region's counter.
+#[derive(Debug)]
+pub struct SleepingClock {
+    memory: RegionMemory,
+    start: Instant,
+    spin: Duration,
+    /// Tells of the other side's end.
+    peer: Option<Events>,
+    alive_at: Instant,
+    /// What is waited for, and since when.
+    waiting: Option<(Watch, Instant)>,
+    sleep: Duration,
+}
+
+impl SleepingClock {
+    /// A clock for whoever waits for the other side of `memory`.
+    ///
+    /// # Errors
+    /// [`AccessError`] when the region is closed.
+    pub fn new(memory: &RegionMemory) -> Result<Self, AccessError> {
+        let now = Instant::now();
+        // Who has one processor and does not know the other side's may spin in its way.
+        let is_bound = only_processor(None).ok().flatten().is_some();
+        Ok(Self {
+            memory: memory.another()?,
+            start: now,
+            spin: if is_bound { Duration::ZERO } else { DEFAULT_SPIN },
+            peer: None,
+            alive_at: now,
+            waiting: None,
+            sleep: FIRST_SLEEP,
+        })
+    }
+
+    /// Spins for so long before it sleeps.
+    #[must_use]
+    pub const fn spinning(mut self, spin: Duration) -> Self {
+        self.spin = spin;
+        self
+    }
+
+    /// Looks every 100 ms that it waits whether the other side's process is alive. When it has ended, every access to the region is
+    /// refused in this process, and every waiting call returns. Who shares its only processor with it does not spin.
+    ///
+    /// # Errors
+    /// [`OsError`] when the process cannot be watched.
+    pub fn watching(mut self, peer: &Process) -> Result<Self, OsError> {
+        let events = Events::new()?;
+        events.add_process(peer.as_fd(), 0)?;
+        self.peer = Some(events);
+        let here = only_processor(None).ok().flatten();
+        let is_shared = here.is_some() && only_processor(Some(peer.pid())).ok().flatten() == here;
+        self.spin = if is_shared { Duration::ZERO } else { DEFAULT_SPIN };
+        Ok(self)
+    }
+
+    fn has_changed(&self, watch: Watch) -> bool {
+        self.memory.word(watch.counter).is_none_or(|word| word.load(Ordering::Relaxed) != watch.seen)
+    }
+
+    fn look_at_peer(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.alive_at) < LIVENESS {
+            return;
+        }
+        self.alive_at = now;
+        // Its end is told again and again. What cannot be asked is no sign of it.
+        let has_ended = self.peer.as_ref().is_some_and(|peer| peer.wait(Some(now), |_| {}).unwrap_or(false));
+        if has_ended {
+            self.memory.peer_died();
+        }
+    }
+
+    /// Sleeps until the counter changes, for at most `limit`.
+    fn sleep(&self, watch: Watch, limit: Duration) {
+        let Some(word) = self.memory.word(watch.counter) else { return };
+        let flag = watch.sleep_flag.and_then(|flag| self.memory.word(flag));
+        if let Some(flag) = flag {
+            flag.store(1, Ordering::Relaxed);
+            // The flag stands before the counter is looked at once more, here and in the kernel.
+            fence(Ordering::SeqCst);
+        }
+        if !self.has_changed(watch) {
+            // What it cannot do it need not: the caller looks again.
+            let _ = futex::sleep(word, watch.seen, limit);
+        }
+        if let Some(flag) = flag {
+            flag.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Clock for SleepingClock {
+    fn now(&mut self) -> Duration {
+        self.start.elapsed()
+    }
+
+    fn pause(&mut self, watch: Watch, left: Duration) {
+        let now = Instant::now();
+        let since = match self.waiting {
+            Some((waited, since)) if waited == watch => since,
+            _ => {
+                self.waiting = Some((watch, now));
+                self.sleep = FIRST_SLEEP;
+                now
+            }
+        };
+        if now.saturating_duration_since(since) < self.spin.min(left) {
+            for _ in 0..LOOKS {
+                if self.has_changed(watch) {
+                    return;
+                }
+                core::hint::spin_loop();
+            }
+            return;
+        }
+        let longest = if watch.sleep_flag.is_some() { LONGEST_SLEEP } else { self.sleep };
+        self.sleep(watch, longest.min(left));
+        self.sleep = self.sleep.saturating_mul(2).min(LONGEST_SLEEP);
+        self.look_at_peer(now);
+    }
+}

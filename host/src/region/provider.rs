@@ -1,0 +1,95 @@
+//! The side that makes a region and frees it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bufabi_core::region::{AccessError, RegionParts};
+use bufabi_core::{Code, Descriptor};
+
+use super::error::{CloseError, ProvideError};
+use super::gate::Gate;
+use super::memory::RegionMemory;
+use crate::memory::Mapping;
+use crate::owner::{Buffer, Endpoint, OwnError};
+
+/// A region that this process made: two ordinary buffers of its endpoint, with one lifetime.
+#[derive(Debug)]
+pub struct ProvidedRegion {
+    // Dropped in this order: the buffers when nothing of ours uses their mappings.
+    mappings: Option<[Arc<Mapping>; 2]>,
+    gate: Arc<Gate>,
+    parts: RegionParts,
+    /// PAYLOAD and COUNTER; each is `None` once it was released.
+    buffers: [Option<Buffer>; 2],
+}
+
+impl ProvidedRegion {
+    /// Makes both parts or none, of POSIX shared memory, zero.
+    ///
+    /// # Errors
+    /// [`ProvideError`]; nothing is left behind then.
+    pub fn create(endpoint: &Endpoint, payload_bytes: u64, counter_bytes: u64) -> Result<Self, ProvideError> {
+        if counter_bytes == 0 || !counter_bytes.is_multiple_of(4) {
+            return Err(ProvideError::CounterSize { found: counter_bytes });
+        }
+        let buffers = endpoint.create_pair([payload_bytes, counter_bytes]).map_err(ProvideError::Create)?;
+        let [payload, counter] = &buffers;
+        let descriptors = [payload.descriptor(), counter.descriptor()];
+        let [payload, counter] = descriptors.map(|descriptor| descriptor.map_err(ProvideError::Own));
+        let (payload, counter) = (payload?, counter?);
+        let parts = RegionParts::check(&payload, &counter).map_err(ProvideError::Parts)?;
+        let map = |descriptor| endpoint.own_mapping(descriptor).map_err(ProvideError::Own);
+        let mappings = Some([map(&payload)?, map(&counter)?]);
+        Ok(Self { mappings, gate: Arc::default(), parts, buffers: buffers.map(Some) })
+    }
+
+    /// The identities of both parts.
+    #[must_use]
+    pub const fn parts(&self) -> RegionParts {
+        self.parts
+    }
+
+    /// What another process needs to attach: PAYLOAD's and COUNTER's descriptors.
+    ///
+    /// # Errors
+    /// [`OwnError`] once the region was closed.
+    pub fn descriptors(&self) -> Result<[Descriptor; 2], OwnError> {
+        let stale = |identity| OwnError::Owner(bufabi_core::owner_table::OwnerError::Closing { identity });
+        let [payload, counter] = &self.buffers;
+        let payload = payload.as_ref().ok_or(stale(self.parts.payload()))?.descriptor()?;
+        let counter = counter.as_ref().ok_or(stale(self.parts.counter()))?.descriptor()?;
+        Ok([payload, counter])
+    }
+
+    /// The region's bytes, for one user. As many as are there must be dropped before the region closes.
+    ///
+    /// # Errors
+    /// [`AccessError`] once the region was closed.
+    pub fn memory(&self) -> Result<RegionMemory, AccessError> {
+        let closed = AccessError::new(Code::Released, 0);
+        RegionMemory::enter(self.mappings.as_ref().ok_or(closed)?, &self.gate)
+    }
+
+    /// Refuses whatever is begun from now on, waits for what is under way, unmaps, and frees both parts, each once, when no
+    /// submitted task names them any more. It waits until `until`, and can be called again.
+    ///
+    /// # Errors
+    /// [`CloseError`]; what was done stays done.
+    pub fn close(&mut self, until: Instant) -> Result<(), CloseError> {
+        self.gate.shut(Code::Released);
+        let users = self.gate.wait(until);
+        if users > 0 {
+            return Err(CloseError::InUse { users });
+        }
+        self.mappings = None;
+        let mut first = Ok(());
+        for slot in &mut self.buffers {
+            let Some(buffer) = slot else { continue };
+            match buffer.release_when_idle(until) {
+                Ok(()) => *slot = None,
+                Err(error) => first = first.and(Err(CloseError::Release(error))),
+            }
+        }
+        first
+    }
+}

@@ -1,0 +1,219 @@
+//! Regions and queues through real mappings: both sides in one process, each with mappings of its own.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bufabi_core::queue::{Kind, L2End, L3End, Opcode, QueueLayout, QueueView, ReceiveError, counters};
+use bufabi_core::region::{AccessError, Comparison, Notification, Region, RegionAccess, RegionError, Seen};
+use bufabi_core::wire::body::{Body, ShmName};
+use bufabi_core::wire::descriptor::DescriptorFields;
+use bufabi_core::{Access, Code, DType, Descriptor};
+
+use super::*;
+use crate::consumer::Consumer;
+use crate::owner::Endpoint;
+
+/// A time that no test waits for unless something hangs.
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn soon() -> Instant {
+    Instant::now().checked_add(LIMIT).unwrap()
+}
+
+fn endpoint() -> Endpoint {
+    Endpoint::with_capacity(8).unwrap()
+}
+
+fn attach<'a>(consumer: &'a Consumer, provided: &ProvidedRegion) -> AttachedRegion<'a> {
+    let [payload, counter] = provided.descriptors().unwrap();
+    AttachedRegion::attach(consumer, &payload, &counter).unwrap()
+}
+
+fn changed(descriptor: &Descriptor, change: impl FnOnce(&mut DescriptorFields)) -> Descriptor {
+    let mut fields = descriptor.fields();
+    change(&mut fields);
+    Descriptor::new(&fields).unwrap()
+}
+
+#[test]
+fn two_ordinary_buffers_are_a_region_for_whoever_has_their_descriptors() {
+    let (endpoint, consumer) = (endpoint(), Consumer::new(None).unwrap());
+    let mut provided = ProvidedRegion::create(&endpoint, 192, 384).unwrap();
+    assert_eq!(endpoint.live(), 2);
+    let mut attached = attach(&consumer, &provided);
+    assert_eq!(attached.parts(), provided.parts());
+    let [payload, counter] = provided.descriptors().unwrap();
+    assert_eq!(provided.parts().region_id(), payload.identity().buffer_id());
+    assert_eq!(counter.identity().buffer_id(), payload.identity().buffer_id() + 1);
+    let (here, there) = (provided.memory().unwrap(), attached.memory().unwrap());
+    assert_eq!((there.payload_bytes(), there.counter_bytes()), (192, 384));
+    for counter in (0..384).step_by(4) {
+        assert_eq!(there.load(counter), Ok(0));
+    }
+    let views = [here.view(provided.parts()).unwrap(), there.view(attached.parts()).unwrap()];
+    assert_ne!(views[0].payload().base, views[1].payload().base, "each side has its own mappings");
+    let layout = QueueLayout::new(1, 64, 64).unwrap();
+    let scalars = QueueView::new(views[0], layout).unwrap().to_scalars();
+    assert_eq!(QueueView::from_scalars(scalars).unwrap().layout(), layout);
+
+    let (mut here, there) = (Region::new(here), Region::new(there));
+    here.write(5, b"bytes").unwrap();
+    here.notify(64, Notification::Add, -3).unwrap();
+    let mut clock = SleepingClock::new(&attached.memory().unwrap()).unwrap();
+    let seen = there.wait(64, Comparison::LessOrEqual, -3, LIMIT, &mut clock);
+    assert_eq!(seen, Ok(Seen { matched: true, observed: -3 }));
+    let mut bytes = [0; 5];
+    there.read(5, &mut bytes).unwrap();
+    assert_eq!(&bytes, b"bytes");
+    drop((here, there, clock));
+    attached.close(soon()).unwrap();
+    provided.close(soon()).unwrap();
+    assert_eq!((consumer.counters().live, endpoint.live()), (0, 0));
+}
+
+#[test]
+fn a_region_is_made_whole_or_not_at_all() {
+    let endpoint = Endpoint::with_capacity(3).unwrap();
+    let code = |payload, counter| ProvidedRegion::create(&endpoint, payload, counter).unwrap_err().code();
+    assert_eq!(code(0, 64), Code::NbytesZero);
+    assert_eq!(code(64, 0), Code::RegionCounter);
+    assert_eq!(code(64, 6), Code::RegionCounter);
+    assert_eq!(code(64, u64::MAX - 3), Code::NbytesTooLarge);
+    let _first = ProvidedRegion::create(&endpoint, 64, 64).unwrap();
+    assert_eq!(code(64, 64), Code::OwnerTableFull);
+    assert_eq!(endpoint.live(), 2);
+}
+
+#[test]
+fn only_the_two_parts_of_one_region_are_attached_to_and_both_or_none() {
+    let (endpoint, consumer) = (endpoint(), Consumer::new(None).unwrap());
+    let (one, other) = (
+        ProvidedRegion::create(&endpoint, 64, 64).unwrap(),
+        ProvidedRegion::create(&endpoint, 64, 64).unwrap(),
+    );
+    let ([payload, counter], [_, strange]) = (one.descriptors().unwrap(), other.descriptors().unwrap());
+    let code = |payload: &Descriptor, counter: &Descriptor| {
+        AttachedRegion::attach(&consumer, payload, counter).unwrap_err().code()
+    };
+    assert_eq!(code(&payload, &strange), Code::RegionParts);
+    assert_eq!(code(&counter, &payload), Code::RegionParts);
+    let read_only = changed(&counter, |fields| fields.access = Access::Read);
+    assert_eq!(code(&payload, &read_only), Code::Denied);
+    let odd = changed(&counter, |fields| fields.nbytes = 62);
+    assert_eq!(code(&payload, &odd), Code::RegionCounter);
+    let absent = changed(&counter, |fields| {
+        fields.body = Body::PosixShm { name: ShmName::new("bufabi.no-such-object").unwrap() };
+    });
+    assert_eq!(code(&payload, &absent), Code::ShmNotFound);
+    assert_eq!(consumer.counters().live, 0, "the first part does not stay when the second one fails");
+    AttachedRegion::attach(&consumer, &payload, &counter).unwrap();
+}
+
+#[test]
+fn closing_refuses_what_begins_and_waits_for_what_is_under_way() {
+    let (endpoint, consumer) = (endpoint(), Consumer::new(None).unwrap());
+    let mut provided = ProvidedRegion::create(&endpoint, 64, 64).unwrap();
+    let mut attached = attach(&consumer, &provided);
+    let memory = attached.memory().unwrap();
+    let idle = provided.memory().unwrap();
+    thread::scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let mut clock = SleepingClock::new(&memory).unwrap();
+            let region = Region::new(memory);
+            region.wait(0, Comparison::NotEqual, 0, Duration::from_secs(3600), &mut clock)
+        });
+        // It does not matter whether the thread has begun to wait.
+        attached.close(soon()).unwrap();
+        let refused = AccessError::new(Code::Released, 0);
+        assert_eq!(waiter.join().unwrap(), Err(RegionError::Access(refused)));
+        assert_eq!(attached.memory().unwrap_err(), refused);
+    });
+    assert_eq!(consumer.counters().live, 0);
+    // Somebody who does nothing is inside as well.
+    assert_eq!(provided.close(Instant::now()), Err(CloseError::InUse { users: 1 }));
+    assert_eq!(idle.load(0), Err(AccessError::new(Code::Released, 0)));
+    assert!(idle.another().is_err());
+    drop(idle);
+    provided.close(soon()).unwrap();
+    assert!(provided.descriptors().is_err());
+    assert_eq!(endpoint.live(), 0);
+    provided.close(soon()).unwrap();
+    attached.close(soon()).unwrap();
+}
+
+#[test]
+fn parts_that_a_task_names_are_freed_when_it_is_done() {
+    let endpoint = endpoint();
+    let mut provided = ProvidedRegion::create(&endpoint, 64, 64).unwrap();
+    let [payload, _] = provided.descriptors().unwrap();
+    let view = bufabi_core::View::row_major(0, DType::Uint8, &[64], 64).unwrap();
+    let tensor = bufabi_core::Tensor::new(&payload, &view).unwrap();
+    let holds = endpoint.hold(&[tensor]).unwrap();
+    assert_eq!(provided.close(Instant::now()).map_err(CloseError::code), Err(Code::TimedOut));
+    assert_eq!(endpoint.live(), 1, "the other part is freed already");
+    drop(holds);
+    provided.close(soon()).unwrap();
+    assert_eq!(endpoint.live(), 0);
+}
+
+/// Both sides fall asleep at every message: without a wake-up each would take a sleep to its end.
+#[test]
+fn messages_go_there_and_back_while_both_sides_sleep() {
+    let (endpoint, consumer) = (endpoint(), Consumer::new(None).unwrap());
+    let layout = QueueLayout::new(4, 128, 128).unwrap();
+    let mut provided =
+        ProvidedRegion::create(&endpoint, layout.payload_bytes(), layout.counter_bytes()).unwrap();
+    let mut attached = attach(&consumer, &provided);
+    let (here, there) = (provided.memory().unwrap(), attached.memory().unwrap());
+    let clock = |memory| SleepingClock::new(memory).unwrap().spinning(Duration::ZERO);
+    let (mut l3_clock, mut l2_clock) = (clock(&here), clock(&there));
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut task = L2End::<_, _, 2>::new(layout, there, [0; 4]).unwrap();
+            let mut bytes = [0; 128];
+            while !task.is_drained() {
+                let message = task.receive(LIMIT, &mut l2_clock).unwrap();
+                let nbytes = task.read_into(message.handle(), &mut bytes).unwrap();
+                if message.opcode() == Opcode::Data {
+                    task.send(Kind::Data, &bytes[..nbytes], LIMIT, &mut l2_clock).unwrap();
+                }
+                task.release(message.handle()).unwrap();
+            }
+        });
+        let mut host = L3End::new(layout, here, [0; 4]).unwrap();
+        for number in 0..1000_u64 {
+            let sent = number.to_le_bytes();
+            host.enqueue(Kind::Data, &sent, LIMIT, &mut l3_clock).unwrap();
+            let mut bytes = [0; 128];
+            assert_eq!(host.dequeue_into(&mut bytes, LIMIT, &mut l3_clock), Ok((Opcode::Data, 8)));
+            assert_eq!(bytes[..8], sent);
+        }
+        host.request_stop(LIMIT, &mut l3_clock).unwrap();
+        drop((host, l3_clock));
+    });
+    attached.close(soon()).unwrap();
+    provided.close(soon()).unwrap();
+}
+
+#[test]
+fn a_sleeper_says_so_on_its_own_line_and_needs_no_wake_up() {
+    let (endpoint, consumer) = (endpoint(), Consumer::new(None).unwrap());
+    let layout = QueueLayout::new(4, 128, 128).unwrap();
+    let provided = ProvidedRegion::create(&endpoint, layout.payload_bytes(), layout.counter_bytes()).unwrap();
+    let attached = attach(&consumer, &provided);
+    let (here, there) = (provided.memory().unwrap(), attached.memory().unwrap());
+    let mut clock = SleepingClock::new(&there).unwrap().spinning(Duration::ZERO);
+    let mut task = L2End::<_, _, 1>::new(layout, there, [0; 4]).unwrap();
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| task.receive(LIMIT, &mut clock));
+        // L2 waits for the input tail; its own line of that direction is the input head's.
+        while here.load(counters::INPUT_HEAD + counters::SLEEP_FLAG) != Ok(1) {
+            assert!(!sleeper.is_finished());
+            thread::yield_now();
+        }
+        // A peer that knows nothing of sleepers: it stores, and wakes nobody.
+        here.store(counters::L3_ABORT, 1).unwrap();
+        assert_eq!(sleeper.join().unwrap(), Err(ReceiveError::PeerAborted));
+    });
+    assert_eq!(here.load(counters::INPUT_HEAD + counters::SLEEP_FLAG), Ok(0));
+}
