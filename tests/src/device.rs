@@ -20,14 +20,17 @@ pub const LINUX_AARCH64: &str = "aarch64-unknown-linux-gnu";
 /// This machine.
 pub const HERE: &str = "x86_64-unknown-linux-gnu";
 
-/// Runs a command to its end, which comes within 5 minutes.
+/// How long anything may take before it counts as hanging: a compiler's first build on a busy machine takes minutes.
+const LIMIT_SECONDS: &str = "1200";
+
+/// Runs a command to its end.
 ///
 /// # Errors
 /// What it printed, when it did not start or did not end well.
 pub fn run(command: &mut Command) -> Result<String, String> {
     let what = format!("{command:?}");
     let mut bounded = Command::new("timeout");
-    bounded.args(["--kill-after=5", "300"]).arg(command.get_program()).args(command.get_args());
+    bounded.args(["--kill-after=5", LIMIT_SECONDS]).arg(command.get_program()).args(command.get_args());
     bounded.stdin(Stdio::null());
     if let Some(folder) = command.get_current_dir() {
         bounded.current_dir(folder);
