@@ -43,9 +43,15 @@ impl ArgumentSlot {
     };
 
     pub(super) fn new(argument: &Argument, backing: u32) -> Self {
-        let footprint = Footprint::of(&argument.view);
+        let view = &argument.view;
+        let shape = if view.is_contiguous() {
+            Shape { footprint: Footprint::single_run(view.byte_offset(), view.extent()), nested: true }
+        } else {
+            let footprint = Footprint::of(view);
+            Shape { footprint, nested: footprint.is_nested() }
+        };
         Self {
-            shape: Shape { footprint, nested: footprint.is_nested() },
+            shape,
             backing,
             rank: argument.rank,
             reads: argument.tag.reads(),

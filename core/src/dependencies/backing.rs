@@ -57,12 +57,16 @@ impl Plane {
 
 /// Storage for one backing that live views name.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct BackingSlot {
     pub(super) identity: Identity,
     pub(super) nbytes: u64,
-    pub(super) planes: [Plane; PLANES],
+    /// The submit that last named it.
+    stamp: u64,
+    next_in_bucket: u32,
     /// Groups that lie in it.
     pub(super) groups: u32,
+    pub(super) planes: [Plane; PLANES],
     /// Pieces of which bytes may have been written since.
     pub(super) shadowed: u32,
     /// Groups of writes without a task, which still hide bytes of others: a list and its length.
@@ -70,9 +74,6 @@ pub struct BackingSlot {
     pub(super) tombstones: u32,
     /// So many of them make a sweep worth its while.
     pub(super) sweep_at: u32,
-    /// The submit that last named it.
-    stamp: u64,
-    next_in_bucket: u32,
     /// Neighbours among those without a live view.
     older: u32,
     younger: u32,
@@ -164,17 +165,17 @@ impl<M: Memory> Backings<M> {
         let backing = self.slots.at_mut(found);
         backing.nbytes = backing.nbytes.max(nbytes);
         backing.stamp = stamp;
-        if backing.groups == 0 {
-            self.leave_idle(found);
-            self.enter_idle(found);
-        }
         found
     }
 
     fn make(&mut self, hash: &KeyedHash, identity: Identity, nbytes: u64, stamp: u64) -> u32 {
         if self.slots.left() == 0 {
-            let oldest = self.oldest_idle;
-            if oldest == NONE || self.slots.at(oldest).stamp == stamp {
+            // Those that this submit names are needed; they are no more than its arguments.
+            let mut oldest = self.oldest_idle;
+            while oldest != NONE && self.slots.at(oldest).stamp == stamp {
+                oldest = self.slots.at(oldest).younger;
+            }
+            if oldest == NONE {
                 return NONE;
             }
             self.forget(hash, oldest);

@@ -156,3 +156,46 @@ fn a_handle_of_a_retired_task_is_refused_though_its_slot_lives_on() {
     assert_eq!(tracker.waiting(new), Ok(0));
     assert_eq!(tracker.waiting(Edge::NONE.before), Err(NotTracked));
 }
+
+/// As firmware has it: arrays, and nothing from a heap.
+#[test]
+fn lent_slices_hold_a_tracker_of_32_entries() {
+    let (mut tasks, mut links) = ([TaskSlot::EMPTY; 16], [LinkSlot::EMPTY; 32]);
+    let (mut entries, mut groups) = ([EntrySlot::EMPTY; 32], [GroupSlot::EMPTY; 32]);
+    let (mut group_buckets, mut pieces) = ([0; 32], [PieceSlot::EMPTY; 96]);
+    let (mut backings, mut backing_buckets) = ([BackingSlot::EMPTY; 4], [0; 4]);
+    let (mut arguments, mut edges) = ([ArgumentSlot::EMPTY; 8], [Edge::NONE; 16]);
+    let mut tracker = Tracker::new(
+        Policy::Full,
+        KeyedHash::new([5, 6]),
+        Storage::<Lent<'_>> {
+            tasks: &mut tasks,
+            links: &mut links,
+            entries: &mut entries,
+            groups: &mut groups,
+            group_buckets: &mut group_buckets,
+            pieces: &mut pieces,
+            backings: &mut backings,
+            backing_buckets: &mut backing_buckets,
+            arguments: &mut arguments,
+            edges: &mut edges,
+            words: &mut [],
+        },
+    );
+    let mut handles = Vec::new();
+    for task in 0..16 {
+        let written = range(0, task, Tag::Output);
+        let read = range(0, task.saturating_sub(1), Tag::Input);
+        let submitted = tracker.submit(task, [read, written]).unwrap();
+        assert_eq!(submitted.edges.len(), usize::from(task > 0), "each waits for the one before");
+        handles.push(submitted.handle);
+    }
+    // The first task's read vanished in its own write, each other's stays.
+    assert_eq!((tracker.entries(), tracker.pieces(), tracker.links()), (31, 31, 15));
+    for (task, &handle) in handles.iter().enumerate() {
+        let mut ready = Vec::new();
+        tracker.finish(handle, |next| ready.push(next.task)).unwrap();
+        assert_eq!(ready, if task < 15 { vec![u64::try_from(task).unwrap() + 1] } else { vec![] });
+    }
+    assert_eq!((tracker.tasks(), tracker.entries(), tracker.pieces(), tracker.links()), (0, 0, 0, 0));
+}
