@@ -69,7 +69,37 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         Ok(Some((format!("ranks-{}-overlap-{}-cover-{}", ranks.concat(), words[2], words[3]), bytes)))
     })?;
-    graphs(fuzz)
+    graphs(fuzz)?;
+    plays(fuzz)
+}
+
+/// Calls of both ends, two bytes each: the call and its argument. 15 arms a write of the peer: the word, then in how many accesses
+/// and which value.
+fn plays(fuzz: &Path) -> Result<(), Box<dyn Error>> {
+    let folder = fuzz.join("corpus/queue_peer");
+    fs::create_dir_all(&folder)?;
+    let arena = [0, 64, 8, 0, 10, 0, 0, 128, 8, 0, 10, 0, 0, 96, 8, 0, 10, 0, 0, 32];
+    let window = [0, 8, 0, 8, 0, 8, 4, 0, 8, 0, 8, 0, 10, 1, 10, 0, 8, 0, 8, 0, 10, 1, 10, 0, 8, 0];
+    let answers = [12, 100, 13, 2, 2, 10, 7, 0, 5, 0, 5, 0, 6, 200, 3, 128, 6, 128];
+    let full = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 8, 0, 10, 0, 0, 5, 3, 139, 2, 128, 3, 1];
+    let mut plays: Vec<(String, Vec<u8>)> = vec![
+        ("arena".to_owned(), arena.to_vec()),
+        ("window".to_owned(), window.to_vec()),
+        ("answers".to_owned(), answers.to_vec()),
+        ("full".to_owned(), full.to_vec()),
+        ("handle".to_owned(), vec![0, 8, 8, 0, 14, 7, 8, 0]),
+        ("abort".to_owned(), vec![0, 8, 14, 255, 8, 0, 9, 0, 3, 1]),
+    ];
+    // One write of the peer into each counter and into each word of a slot, while a message is on its way.
+    for word in 0..10 {
+        let play = vec![15, word, 4, 14 * 16 + 8, 0, 40, 8, 0, 10, 0, 2, 40, 5, 0];
+        plays.push((format!("word-{word}"), play));
+    }
+    for (name, play) in &plays {
+        fs::write(folder.join(name), play)?;
+    }
+    println!("queue_peer: {} inputs", plays.len());
+    Ok(())
 }
 
 /// The tasks of the first graphs, as far as their views can be said; in every second graph each retires a few submits later.

@@ -2,12 +2,14 @@
 //! replayed by `cargo test`, with no fuzzer and on any toolchain.
 
 mod pair;
+mod queue;
 mod record;
 mod rules;
 mod sequence;
 mod view;
 
 pub use pair::overlap;
+pub use queue::queue;
 pub use record::{blob, descriptor, tensor};
 pub use sequence::dependencies;
 pub use view::{VIEW_BYTES, decode_view, encode_view};

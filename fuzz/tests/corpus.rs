@@ -37,3 +37,8 @@ fn every_kept_pair_of_views_passes() {
 fn every_kept_sequence_passes() {
     replay("dependencies", bufabi_fuzz::dependencies);
 }
+
+#[test]
+fn every_kept_play_of_a_queue_passes() {
+    replay("queue_peer", bufabi_fuzz::queue);
+}
