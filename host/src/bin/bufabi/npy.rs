@@ -3,15 +3,15 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bufabi_core::DType;
 use npyz::{Endianness, NpyHeader, Order, TypeChar, TypeStr, WriteOptions, WriterBuilder};
 
 /// Bytes of a header, at most: what NumPy itself reads.
 const HEADER_LIMIT: u64 = 10_000;
-/// Brackets within brackets, at most. A header needs five; a parser that recurses has an end.
-const DEPTH_LIMIT: usize = 16;
+/// Brackets within brackets, at most. A header needs five; the parser recurses, and takes twice as long for each.
+const DEPTH_LIMIT: usize = 8;
 
 /// An array in a file.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ impl Array {
         let mut file = File::open(path)?;
         let mut head = Vec::new();
         (&mut file).take(HEADER_LIMIT.saturating_add(12)).read_to_end(&mut head)?;
-        check_header_text(&head)?;
+        check_header_text(header_text(&head)?)?;
         let mut rest = head.as_slice();
-        let header = NpyHeader::from_reader(&mut rest)?;
+        let header = NpyHeader::from_reader(&mut rest).map_err(|error| on_one_line(&error))?;
         let data_start = head.len().saturating_sub(rest.len());
         let element = element(&header)?;
         let item = element.num_bytes().and_then(|size| u64::try_from(size).ok()).unwrap_or(0);
@@ -88,16 +88,15 @@ pub(crate) fn write(
     data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let name = path.file_name().ok_or_else(|| invalid("names no file"))?;
+    if path.file_name().is_none() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "names no file"));
+    }
     // A rename would put a file in the place of a device.
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "is there already, and is no file"));
     }
-    let mut hidden = std::ffi::OsString::from(".");
-    hidden.push(name);
-    hidden.push(format!(".{}", std::process::id()));
-    let temporary = folder.unwrap_or_else(|| Path::new(".")).join(hidden);
-    let written = write_new(&temporary, dtype, shape, data).and_then(|()| fs::rename(&temporary, path));
+    let (file, temporary) = create_hidden(folder.unwrap_or_else(|| Path::new(".")))?;
+    let written = write_to(file, dtype, shape, data).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         // The first error is the one to tell.
         let _ = fs::remove_file(&temporary);
@@ -105,14 +104,29 @@ pub(crate) fn write(
     written
 }
 
-fn write_new(
-    path: &Path,
+/// A new file in `folder`, under a name of its own that is short whatever the file will be called.
+fn create_hidden(folder: &Path) -> io::Result<(File, PathBuf)> {
+    let mut number = 0_u32;
+    loop {
+        let path = folder.join(format!(".bufabi-{}-{number}", std::process::id()));
+        match File::create_new(&path) {
+            // Of a process of that number that was killed, or that has it in another namespace.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u32::MAX => {
+                number = number.saturating_add(1);
+            }
+            created => return created.map(|file| (file, path)),
+        }
+    }
+}
+
+fn write_to(
+    file: File,
     dtype: DType,
     shape: &[u32],
     data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
     let shape: Vec<u64> = shape.iter().copied().map(u64::from).collect();
-    let mut out = io::BufWriter::new(File::create(path)?);
+    let mut out = io::BufWriter::new(file);
     WriteOptions::new_header_only()
         .dtype(npyz::DType::Plain(element_of(dtype)))
         .shape(&shape)
@@ -169,23 +183,52 @@ fn element(header: &NpyHeader) -> io::Result<TypeStr> {
     Ok(element)
 }
 
+/// The text of the header that begins a file, which is as long as its bytes say.
+fn header_text(head: &[u8]) -> io::Result<&[u8]> {
+    let (length, text) = match head.strip_prefix(b"\x93NUMPY") {
+        None => return Err(invalid("is no npy file")),
+        Some([1, 0, low, high, text @ ..]) => (u16::from_le_bytes([*low, *high]).into(), text),
+        Some([2 | 3, 0, a, b, c, d, text @ ..]) => (u32::from_le_bytes([*a, *b, *c, *d]), text),
+        Some([major @ 1..=3, 0, ..]) => {
+            return Err(invalid(format_args!("its header of version {major} is cut")));
+        }
+        Some([major, minor, ..]) => {
+            return Err(invalid(format_args!("is of version {major}.{minor}: 1.0, 2.0, 3.0 are known")));
+        }
+        Some(_) => return Err(invalid("ends before its header")),
+    };
+    if u64::from(length) > HEADER_LIMIT {
+        return Err(invalid(format_args!("its header has {length} bytes, {HEADER_LIMIT} are read")));
+    }
+    let text_of_length = usize::try_from(length).ok().and_then(|length| text.get(..length));
+    text_of_length
+        .ok_or_else(|| invalid(format_args!("its header has {length} bytes, {} follow", text.len())))
+}
+
+/// What the parser says without the lines that it draws.
+fn on_one_line(error: &io::Error) -> io::Error {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim);
+    match (lines.next(), lines.next_back()) {
+        (Some(first), Some(last)) => invalid(format_args!("{first} {last}")),
+        _ => invalid(text),
+    }
+}
+
 /// Refuses a header on which the parser would recurse too deep or multiply past 64 bits.
-fn check_header_text(head: &[u8]) -> io::Result<()> {
+fn check_header_text(text: &[u8]) -> io::Result<()> {
     let mut depth = 0_usize;
     let mut product = 1_u64;
     let mut number = 0_u64;
     let too_large = || invalid("its shape has more elements than 64 bits count");
-    if !head.starts_with(b"\x93NUMPY") {
-        return Err(invalid("is no npy file"));
-    }
-    for &byte in head {
+    for &byte in text {
         match byte {
             b'(' | b'[' | b'{' => depth = depth.saturating_add(1),
-            b')' | b']' => depth = depth.saturating_sub(1),
-            b'}' => return Ok(()),
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
             _ => {}
         }
-        if depth > DEPTH_LIMIT {
+        // One dictionary is all that a header has; the parser would read another within it twice.
+        if depth > DEPTH_LIMIT || (byte == b'{' && depth > 1) {
             return Err(invalid("its header is nested too deep"));
         }
         // Inside of the header's braces and a bracket numbers are a shape; those of nested types are small.
@@ -243,12 +286,19 @@ mod tests {
             ("huger", npy(&header("'<f4'", "False", "(0, 4294967296, 4294967296)"), 8), "64 bits"),
             ("item", npy(&header("'<f8'", "False", "(4611686018427387904,)"), 8), "64 bits"),
             ("deep", npy(&"(".repeat(9000), 0), "nested"),
+            ("deeper", npy(&format!("{{'}}': {}", "[".repeat(9000)), 0), "nested"),
+            ("inner", npy("{1: {1: 1}}", 0), "nested"),
+            ("syntax", npy("{'descr': '<f4', 'shape': (8*8,)}", 0), "syntax error"),
+            ("long", npy(&" ".repeat(10_000), 0), "10001 bytes, 10000 are read"),
+            ("version", b"\x93NUMPY\x04\x01    ".to_vec(), "version 4.1"),
             ("noise", b"this is no array (((".to_vec(), "no npy file"),
             ("empty", Vec::new(), "no npy file"),
-            ("cut", npy(&header("'<f4'", "False", "(3,)"), 0)[..20].to_vec(), ""),
+            ("cut", npy(&header("'<f4'", "False", "(3,)"), 0)[..20].to_vec(), "bytes, 10 follow"),
+            ("version only", b"\x93NUMPY\x02\x00".to_vec(), "is cut"),
+            ("magic", b"\x93NUMPY".to_vec(), "ends before its header"),
         ] {
             let error = open(name, &bytes).unwrap_err().to_string();
-            assert!(error.contains(why), "{name}: {error}");
+            assert!(error.contains(why) && !error.contains('\n'), "{name}: {error}");
         }
     }
 
