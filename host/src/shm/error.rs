@@ -112,10 +112,10 @@ impl fmt::Display for ShmError {
         match *self {
             Self::NbytesZero => f.write_str("a buffer has at least 1 byte"),
             Self::NbytesTooLarge { nbytes } => {
-                write!(f, "{nbytes} bytes are more than an address space holds")
+                write!(f, "{nbytes} bytes are more than an address space holds, or a file may have")
             }
             Self::NoSpace { nbytes } => {
-                write!(f, "the file system of shared memory has no {nbytes} bytes left")
+                write!(f, "the file system of shared memory has no {nbytes} bytes or no further object left")
             }
             Self::NoFileDescriptor(error) => error.fmt(f),
             Self::NoAddressSpace { nbytes } => {

@@ -82,7 +82,11 @@ pub fn create_named(name: ShmName, nbytes: u64) -> Result<(OwnedName, Mapping), 
     let length = length(nbytes)?;
     check_name(name)?;
     let failed = |error| ShmError::of_call(name, nbytes, error);
-    let fd = os::open(&name, Open::New).map_err(failed)?;
+    let fd = os::open(&name, Open::New).map_err(|error| match error.errno {
+        // It is the folder that is not there.
+        libc::ENOENT => ShmError::Os(error),
+        _ => failed(error),
+    })?;
     // From here on the name is removed when something fails.
     let owned = OwnedName { name, creator: current_pid(), is_linked: true };
     os::reserve(fd.as_fd(), nbytes).map_err(failed)?;

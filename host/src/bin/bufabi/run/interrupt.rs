@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::failure::Failure;
@@ -12,14 +12,17 @@ use crate::failure::Failure;
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on SIGINT, SIGTERM and SIGHUP are taken note of.
+    /// From now on SIGINT, SIGTERM, SIGHUP and SIGXCPU are taken note of. A file that grows past its limit is an error of the call
+    /// that makes it grow, and no longer the end of the program.
     pub(super) fn on_signals() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        let failed = |signal| move |error| Failure::machine(format!("signal {signal}: {error}"));
+        flag::register(SIGXFSZ, Arc::default()).map_err(failed(SIGXFSZ))?;
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU] {
             // In this order: the first signal finds the flag clear, and sets it.
             flag::register_conditional_default(signal, Arc::clone(&flag))
                 .and_then(|_| flag::register(signal, Arc::clone(&flag)))
-                .map_err(|error| Failure::machine(format!("signal {signal}: {error}")))?;
+                .map_err(failed(signal))?;
         }
         Ok(Self(flag))
     }
