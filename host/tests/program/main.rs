@@ -8,6 +8,7 @@
 )]
 
 mod check;
+mod hostile;
 mod inspect;
 mod layout;
 mod plan;

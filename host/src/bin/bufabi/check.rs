@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::terminal::tell;
 use lines::{Line, Lines};
 use records::{Checker, Kind, Outcome};
 
@@ -122,7 +123,7 @@ impl Progress {
     fn show(&mut self, lines: u64) {
         let elapsed = self.started.elapsed();
         if self.next.is_some_and(|next| elapsed >= next) {
-            eprint!("\r{lines} lines ");
+            tell(format_args!("\r{lines} lines "));
             self.next = elapsed.checked_add(Self::STEP);
             self.shown = true;
         }
@@ -130,7 +131,7 @@ impl Progress {
 
     fn end(&self) {
         if self.shown {
-            eprint!("\r\x1b[K");
+            tell(format_args!("\r\x1b[K"));
         }
     }
 }

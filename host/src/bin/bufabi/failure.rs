@@ -4,6 +4,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::terminal::{Plain, tell};
+
 /// The exit status of a command that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
@@ -80,7 +82,7 @@ impl Failure {
         if let Some(message) = self.message {
             let Self { place, .. } = self;
             let colon = if place.is_empty() { "" } else { ": " };
-            eprintln!("bufabi: {place}{colon}{message}");
+            tell(format_args!("bufabi: {}\n", Plain(format_args!("{place}{colon}{message}"))));
         }
         ExitCode::from(self.status.number())
     }

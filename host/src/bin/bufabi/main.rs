@@ -10,10 +10,14 @@ mod npy;
 mod plan;
 mod run;
 mod table;
+mod terminal;
 
+use std::io::{Write, stdout};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use failure::Failure;
 
 /// Buffers that live in other processes and on other chips, and the tasks that use them.
 ///
@@ -46,7 +50,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let ended = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(answer) => return tell_instead(&answer),
+    };
+    let ended = match arguments.command {
         Command::Run(command) => command.run(),
         Command::Plan(command) => command.run(),
         Command::Inspect(command) => command.run(),
@@ -56,5 +64,15 @@ fn main() -> ExitCode {
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+/// What is told instead of a command's results: help and the version on standard output, wrong usage on standard error.
+fn tell_instead(answer: &clap::Error) -> ExitCode {
+    let printed = answer.print().and_then(|()| stdout().flush());
+    match printed {
+        Err(error) if !answer.use_stderr() => Failure::output(error).report(),
+        // That nobody reads a complaint changes nothing about it.
+        Ok(()) | Err(_) => ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2)),
     }
 }

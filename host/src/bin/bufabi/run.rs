@@ -71,11 +71,16 @@ impl Run {
         let mut report = Report::new(&graph, &workers, &buffers, finished);
         workers.stop(deadline(STOP_LIMIT));
 
+        let at = |failure: Failure, index| failure.at(&format!("outputs[{index}]")).in_file(&self.graph);
+        // All are compared before the first is written: it may be what another one is compared with.
         for (index, output) in graph.outputs.iter().enumerate() {
             interrupt.check()?;
-            let outcome = outputs::finish(output, &buffers)
-                .map_err(|failure| failure.at(&format!("outputs[{index}]")).in_file(&self.graph))?;
+            let outcome = outputs::compare(output, &buffers).map_err(|failure| at(failure, index))?;
             report.add_output(output, outcome);
+        }
+        for (index, output) in graph.outputs.iter().enumerate() {
+            interrupt.check()?;
+            outputs::write(output, &buffers).map_err(|failure| at(failure, index))?;
         }
         for mut buffer in buffers {
             buffer.release().map_err(machine)?;
@@ -89,10 +94,11 @@ impl Run {
     }
 }
 
-/// The moment so long from now.
+/// The moment so long from now, or in a century if that comes first: the clock counts no further than a few of them.
 fn deadline(after: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     let now = Instant::now();
-    now.checked_add(after).unwrap_or(now)
+    now.checked_add(after.min(CENTURY)).unwrap_or(now)
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the signature of `map_err`")]

@@ -91,13 +91,23 @@ pub(super) fn graph(file: GraphFile, folder: &Path, purpose: Purpose) -> Result<
         let place = format!("outputs[{index}]");
         let output = output(&entry, folder, &names, &buffers).map_err(|failure| failure.at(&place))?;
         if let Some(npy) = &output.npy
-            && !written.insert(npy.clone())
+            && !written.insert(place_of(npy).map_err(|failure| failure.at(&format!("{place}.npy")))?)
         {
             return Err(twice(&npy.display().to_string()).at(&format!("{place}.npy")));
         }
         outputs.push(output);
     }
     Ok(Graph { buffers, workers, tasks, outputs, claims })
+}
+
+/// Where a file will be, whatever way its path takes there. A folder that is not there is complained of when it is written.
+fn place_of(path: &Path) -> Result<PathBuf, Failure> {
+    let Some(name) = path.file_name() else {
+        return Err(Failure::usage(format!("{}: names no file", path.display())));
+    };
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or_else(|| Path::new("."));
+    Ok(folder.canonicalize().unwrap_or_else(|_| folder.to_owned()).join(name))
 }
 
 fn twice(name: &str) -> Failure {

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use super::fields::{Shown, widen};
 use super::{Broken, Inspected};
+use crate::terminal::Plain;
 
 /// Bytes in a row.
 const ROW: usize = 8;
@@ -12,7 +13,7 @@ const MARGIN: usize = 10;
 
 pub(super) fn write(out: &mut impl Write, inspected: &Inspected) -> io::Result<()> {
     let Inspected { name, kind, total, sections, broken, behind, not_shown } = inspected;
-    writeln!(out, "{name}: {kind}, {total} bytes")?;
+    writeln!(out, "{}: {kind}, {total} bytes", Plain(name))?;
     let mut shown_end = 0;
     let mut told = false;
     for section in sections {

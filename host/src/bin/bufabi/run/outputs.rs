@@ -22,38 +22,47 @@ pub(super) enum Outcome {
     Differs(String),
 }
 
-/// Compares an output with what was expected, and then writes it, which may replace that.
-pub(super) fn finish(output: &Output, buffers: &[Buffer]) -> Result<Outcome, Failure> {
+/// Compares an output with what was expected.
+pub(super) fn compare(output: &Output, buffers: &[Buffer]) -> Result<Outcome, Failure> {
+    let Some(path) = &output.expect else { return Ok(Outcome::Written) };
+    compare_with(&operand(output, buffers)?, path)
+        .map_err(|error| Failure::usage(format!("{}: {error}", path.display())).at("expect"))
+}
+
+/// The elements of an output.
+fn operand<'a>(output: &Output, buffers: &'a [Buffer]) -> Result<Operand<'a>, Failure> {
     let gone = || Failure::machine("the buffer is gone");
     let buffer = buffers.get(output.buffer).ok_or_else(gone)?;
     let operand = buffer.mapping().ok_or_else(gone)?.operand(output.view);
-    let operand = operand.map_err(|error| Failure::broken(error.to_string()))?;
-    let outcome = match &output.expect {
-        Some(path) => compare(&operand, path)
-            .map_err(|error| Failure::usage(format!("{}: {error}", path.display())).at("expect"))?,
-        None => Outcome::Written,
-    };
-    let Some(path) = &output.npy else { return Ok(outcome) };
+    operand.map_err(|error| Failure::broken(error.to_string()))
+}
+
+/// Writes an output, if it is wanted as a file.
+pub(super) fn write(output: &Output, buffers: &[Buffer]) -> Result<(), Failure> {
+    let Some(path) = &output.npy else { return Ok(()) };
+    let operand = operand(output, buffers)?;
     let (dtype, shape) = (output.view.dtype(), output.view.shapes());
     let written = npy::write(path, dtype, shape, |out| read_in_order(&operand, |bytes| out.write_all(bytes)));
     written.map_err(|error| {
         let message = format!("{}: {error}", path.display());
-        let is_path = matches!(
-            error.kind(),
-            io::ErrorKind::NotFound
-                | io::ErrorKind::PermissionDenied
-                | io::ErrorKind::IsADirectory
-                | io::ErrorKind::NotADirectory
-                | io::ErrorKind::InvalidInput
-        );
+        let is_path = error.raw_os_error() == Some(libc::ELOOP)
+            || matches!(
+                error.kind(),
+                io::ErrorKind::NotFound
+                    | io::ErrorKind::PermissionDenied
+                    | io::ErrorKind::ReadOnlyFilesystem
+                    | io::ErrorKind::IsADirectory
+                    | io::ErrorKind::NotADirectory
+                    | io::ErrorKind::InvalidFilename
+                    | io::ErrorKind::InvalidInput
+            );
         let failure = if is_path { Failure::usage(message) } else { Failure::machine(message) };
         failure.at("npy")
-    })?;
-    Ok(outcome)
+    })
 }
 
 /// Compares every element with those of an array.
-fn compare(operand: &Operand<'_>, path: &Path) -> io::Result<Outcome> {
+fn compare_with(operand: &Operand<'_>, path: &Path) -> io::Result<Outcome> {
     let (dtype, shape) = (operand.view().dtype(), operand.view().shapes());
     let expected = Array::open(path)?;
     if let Some(difference) = other_kind(&expected, dtype, shape) {

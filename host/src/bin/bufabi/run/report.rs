@@ -1,6 +1,7 @@
 //! What a run tells when it is over: buffers and who mapped them, tasks and how they got at their arguments, outputs.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bufabi_host::consumer::Resolution;
@@ -12,6 +13,7 @@ use super::outputs::Outcome;
 use super::schedule::Finished;
 use crate::graph::{Graph, Output};
 use crate::table::write_table;
+use crate::terminal::Plain;
 
 /// All that is told of a run.
 pub(super) struct Report<'a> {
@@ -120,14 +122,16 @@ impl<'a> Report<'a> {
 
         for (output, outcome) in &self.outputs {
             let name = self.graph.buffers.get(output.buffer).map_or("", |buffer| buffer.name.as_str());
-            write!(out, "{name}")?;
+            write!(out, "{}", Plain(name))?;
             if let Some(path) = &output.npy {
-                write!(out, " written to {}", path.display())?;
+                write!(out, " written to {}", Plain(path.display()))?;
             }
             let comma = if output.npy.is_some() { "," } else { "" };
             match (outcome, &output.expect) {
-                (Outcome::Equal, Some(path)) => write!(out, "{comma} equals {} bit for bit", path.display())?,
-                (Outcome::Differs(difference), _) => write!(out, "{comma} {difference}")?,
+                (Outcome::Equal, Some(path)) => {
+                    write!(out, "{comma} equals {} bit for bit", Plain(path.display()))?;
+                }
+                (Outcome::Differs(difference), _) => write!(out, "{comma} {}", Plain(difference))?,
                 (Outcome::Equal | Outcome::Written, _) => {}
             }
             out.write_all(b"\n")?;
@@ -186,6 +190,8 @@ impl<'a> Report<'a> {
                 })
             })
             .collect();
+        // JSON holds no name that is not Unicode.
+        let text = |path: &PathBuf| path.display().to_string();
         let outputs: Vec<Value> = self
             .outputs
             .iter()
@@ -197,8 +203,8 @@ impl<'a> Report<'a> {
                 };
                 json!({
                     "buffer": self.graph.buffers.get(output.buffer).map(|buffer| &buffer.name),
-                    "npy": output.npy,
-                    "expect": output.expect,
+                    "npy": output.npy.as_ref().map(text),
+                    "expect": output.expect.as_ref().map(text),
                     "equal": equal,
                     "difference": difference,
                 })

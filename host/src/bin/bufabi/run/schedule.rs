@@ -13,6 +13,7 @@ use super::interrupt::Interrupt;
 use crate::edges::Edges;
 use crate::failure::Failure;
 use crate::graph::{Graph, Member};
+use crate::terminal::{Plain, tell};
 
 /// How long a signal may go unnoticed.
 const LOOK: Duration = Duration::from_millis(100);
@@ -199,13 +200,14 @@ impl<'a> Schedule<'a> {
     fn show_progress(&self, task: usize) {
         if self.shows_progress {
             let name = self.graph.tasks.get(task).map_or("", |task| task.name.as_str());
-            eprint!("\r\x1b[K\x1b[2m[{}/{}]\x1b[0m {name}", self.tasks_done, self.graph.tasks.len());
+            let (done, all) = (self.tasks_done, self.graph.tasks.len());
+            tell(format_args!("\r\x1b[K\x1b[2m[{done}/{all}]\x1b[0m {}", Plain(name)));
         }
     }
 
     fn end_progress(&self) {
         if self.shows_progress && self.tasks_done > 0 {
-            eprint!("\r\x1b[K");
+            tell(format_args!("\r\x1b[K"));
         }
     }
 }

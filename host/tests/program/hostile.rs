@@ -1,0 +1,187 @@
+//! Names, paths and limits that are meant to break the program: it says what is wrong, ends as it should and leaves nothing.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::run::{left_by, npy_of, write};
+use crate::{Ran, bufabi, folder};
+
+/// Runs a line of the shell, in which `$0` is the program and `$1` is `argument`.
+fn shell(line: &str, argument: &OsStr) -> Ran {
+    let child = Command::new("sh")
+        .args(["-c", line, env!("CARGO_BIN_EXE_bufabi")])
+        .arg(argument)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pid = child.id();
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        pid,
+        status: output.status.code().unwrap(),
+        out: String::from_utf8(output.stdout).unwrap(),
+        complaint: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A graph of one task, which fills `c` with `filling`, and of those outputs of `c`.
+fn graph(filling: u8, outputs: &[Value]) -> Value {
+    let whole = |more: &Value| {
+        let mut view = json!({"buffer": "c", "dtype": "uint8", "shape": [4]});
+        view.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        view
+    };
+    json!({
+        "buffers": [{"name": "c", "nbytes": 4}],
+        "workers": [{"name": "chip0", "kind": "chip"}],
+        "tasks": [{"name": "t", "kernel": "fill", "worker": "chip0", "scalars": [filling],
+                   "args": [whole(&json!({"tag": "output"}))]}],
+        "outputs": outputs.iter().map(whole).collect::<Vec<_>>(),
+    })
+}
+
+fn run(folder: &Path, graph: &Value) -> Ran {
+    let ran = bufabi(&["run", write(folder, graph).to_str().unwrap()]);
+    assert_eq!(left_by(ran.pid), [""; 0]);
+    let hidden: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with('.'))
+        .collect();
+    assert_eq!(hidden, [""; 0]);
+    ran
+}
+
+#[test]
+fn a_complaint_that_nobody_can_be_told_changes_no_exit_status() {
+    for (line, status) in [
+        ("\"$0\" inspect /nothing", 2),
+        ("\"$0\" inspect --hex 00 > /dev/null", 1),
+        ("echo no hex | \"$0\" check tensors > /dev/null", 2),
+        ("\"$0\" nothing", 2),
+        ("\"$0\" layout > /dev/full", 3),
+    ] {
+        for end in ["2> /dev/full", "2>&-"] {
+            assert_eq!(shell(&format!("{line} {end}"), OsStr::new("")).status, status, "{line} {end}");
+        }
+    }
+}
+
+#[test]
+fn help_that_cannot_be_written_is_no_success() {
+    for line in ["--help", "--version", "run --help"] {
+        let ran = shell(&format!("\"$0\" {line} > /dev/full"), OsStr::new(""));
+        assert_eq!(ran.status, 3, "{line}");
+        assert!(ran.complaint.starts_with("bufabi: standard output: "), "{}", ran.complaint);
+    }
+}
+
+#[test]
+fn no_time_out_is_too_long() {
+    let path = write(&folder("time-out"), &graph(1, &[]));
+    for seconds in ["18446744073709551615", "9223372036854775807", "4294967296"] {
+        let ran = bufabi(&["run", path.to_str().unwrap(), "--timeout", seconds]);
+        assert_eq!((ran.status, ran.complaint.as_str()), (0, ""), "{seconds}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_not_unicode_is_one_in_json_too() {
+    let folder = folder("not-unicode").join(OsStr::from_bytes(b"\xff"));
+    fs::create_dir(&folder).unwrap();
+    let path = write(&folder, &graph(1, &[json!({"npy": "c.npy"}), json!({"expect": "c.npy"})]));
+    fs::write(folder.join("c.npy"), npy_of("|u1", 4, &[1; 4])).unwrap();
+    let ran = shell("exec \"$0\" run --json \"$1\"", path.as_os_str());
+    assert_eq!((ran.status, ran.complaint.as_str()), (0, ""));
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(told["outputs"][1]["expect"].as_str().unwrap().ends_with("\u{fffd}/c.npy"), "{told}");
+}
+
+#[test]
+fn names_command_no_terminal() {
+    let folder = folder("commands");
+    let evil = "n\u{1b}[31m\n\r\u{7}\u{9b}2J\u{202e}";
+    let mut named = graph(1, &[json!({"npy": evil})]);
+    for pointer in ["/buffers/0/name", "/tasks/0/args/0/buffer", "/outputs/0/buffer", "/tasks/0/name"] {
+        *named.pointer_mut(pointer).unwrap() = json!(evil);
+    }
+    for pointer in ["/workers/0/name", "/tasks/0/worker"] {
+        *named.pointer_mut(pointer).unwrap() = json!(evil);
+    }
+    let mut graphs = vec![(named.clone(), 0), (graph(1, &[json!({"npy": evil, "expect": evil})]), 1)];
+    let other = format!("no {evil}");
+    for (field, value) in [(evil, json!(1)), ("kernel", json!(other)), ("worker", json!(other))] {
+        let mut wrong = named.clone();
+        wrong["tasks"][0][field] = value;
+        graphs.push((wrong, 2));
+    }
+    let mut missing = named.clone();
+    missing["buffers"][0]["npy"] = json!(format!("missing {evil}"));
+    graphs.push((missing, 2));
+    for (graph, status) in graphs {
+        if status == 1 {
+            fs::write(folder.join(evil), npy_of("|u1", 4, &[2; 4])).unwrap();
+        }
+        let ran = run(&folder, &graph);
+        assert_eq!(ran.status, status, "{}", ran.complaint);
+        let plan = bufabi(&["plan", folder.join("graph.json").to_str().unwrap()]);
+        for text in [&ran.out, &ran.complaint, &plan.out, &plan.complaint] {
+            let commands = |&character: &char| character != '\n' && character.is_control();
+            assert_eq!(text.chars().find(commands), None, "{text:?}");
+            assert!(!text.contains('\u{202e}'), "{text:?}");
+        }
+        assert!(status == 0 || ran.complaint.lines().count() == 1, "{}", ran.complaint);
+        assert!(
+            format!("{}{}", ran.out, ran.complaint).contains("n\\u{1b}[31m\\n\\r\\u{7}\\u{9b}2J\\u{202e}")
+        );
+    }
+    let inspected = shell("cp /dev/null \"$1\"; exec \"$0\" inspect \"$1\"", folder.join(evil).as_os_str());
+    assert!(!inspected.out.contains('\u{1b}') && !inspected.complaint.contains('\u{1b}'));
+}
+
+#[test]
+fn outputs_are_told_apart_by_where_they_are_and_compared_before_any_is_written() {
+    let folder = folder("outputs");
+    std::os::unix::fs::symlink(&folder, folder.join("here")).unwrap();
+    for other in ["./c.npy", "here/c.npy", "../outputs/c.npy", "here/here/../outputs/c.npy"] {
+        let ran = run(&folder, &graph(1, &[json!({"npy": "c.npy"}), json!({"npy": other})]));
+        assert_eq!(ran.status, 2, "{other}");
+        assert!(ran.complaint.contains("outputs[1].npy: "), "{}", ran.complaint);
+    }
+    fs::write(folder.join("c.npy"), npy_of("|u1", 4, &[2; 4])).unwrap();
+    let ran = run(&folder, &graph(1, &[json!({"npy": "c.npy"}), json!({"expect": "c.npy"})]));
+    assert_eq!(ran.status, 1);
+    assert!(ran.complaint.contains("outputs[1]: 4 of 4 elements differ"), "{}", ran.complaint);
+}
+
+#[test]
+fn a_path_that_can_be_no_file_is_wrong_usage_and_a_long_name_is_a_name() {
+    let folder = folder("paths");
+    std::os::unix::fs::symlink("loop", folder.join("loop")).unwrap();
+    let too_long = "x".repeat(256);
+    for path in
+        ["", ".", "..", "nothing/c.npy", "graph.json/c.npy", "c.npy/", "loop/c.npy", "a\0b", &too_long]
+    {
+        let ran = run(&folder, &graph(1, &[json!({"npy": path})]));
+        assert_eq!(ran.status, 2, "{path:?}: {}", ran.complaint);
+        assert!(ran.complaint.contains("outputs[0].npy: "), "{}", ran.complaint);
+    }
+    let long = "x".repeat(255);
+    assert_eq!(run(&folder, &graph(7, &[json!({"npy": long})])).status, 0);
+    assert!(fs::read(folder.join(long)).unwrap().ends_with(&[7; 4]));
+}
+
+#[test]
+fn a_limit_on_files_is_a_failure_of_the_machine_that_leaves_nothing() {
+    let path = write(&folder("file-limit"), &graph(1, &[]));
+    let ran = shell("ulimit -f 0; exec \"$0\" run \"$1\"", path.as_os_str());
+    assert_eq!(left_by(ran.pid), [""; 0]);
+    assert_eq!(ran.status, 3, "{}", ran.complaint);
+    assert!(ran.complaint.contains("buffers[0]: 4 bytes are more than"), "{}", ran.complaint);
+}
