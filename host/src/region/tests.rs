@@ -117,8 +117,8 @@ fn closing_refuses_what_begins_and_waits_for_what_is_under_way() {
     let memory = attached.memory().unwrap();
     let idle = provided.memory().unwrap();
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            let mut clock = SleepingClock::new(&memory).unwrap();
+        let mut clock = SleepingClock::new(&memory).unwrap();
+        let waiter = scope.spawn(move || {
             let region = Region::new(memory);
             region.wait(0, Comparison::NotEqual, 0, Duration::from_secs(3600), &mut clock)
         });
