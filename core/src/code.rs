@@ -142,6 +142,8 @@ codes! {
     38 ExtentOverflow "extent_overflow" Sender;
     /// The view reaches past its backing.
     39 OutOfBounds "out_of_bounds" Sender;
+    /// A dense view of that shape has a stride that does not fit in 32 bits.
+    40 RowMajorStride "row_major_stride" Caller;
 
     // Blob.
     /// Fewer bytes than the two counts need.

@@ -84,12 +84,15 @@ impl View {
     /// A dense row-major view.
     ///
     /// # Errors
-    /// The first broken rule; a stride that does not fit in 32 bits is [`ViewError::ExtentOverflow`].
+    /// [`ViewError::RowMajorStride`] when a stride does not fit in 32 bits; else the first broken rule.
     pub fn row_major(byte_offset: u64, dtype: DType, shapes: &[u32], nbytes: u64) -> Result<Self, ViewError> {
         let ndims = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
+        if shapes.len() > MAX_NDIMS {
+            return Err(ViewError::Ndims { found: ndims });
+        }
         let mut slots = [0; MAX_NDIMS];
         slots.iter_mut().zip(shapes).for_each(|(slot, value)| *slot = *value);
-        let strides = row_major_strides(&slots, shapes.len()).ok_or(ViewError::ExtentOverflow)?;
+        let strides = row_major_strides(&slots, shapes.len())?;
         Self::from_slots(byte_offset, ndims, dtype, slots, strides, nbytes)
     }
 
@@ -171,15 +174,16 @@ impl View {
     }
 }
 
-/// The row-major strides of a shape, 0 past the rank; `None` when one does not fit in 32 bits.
-fn row_major_strides(shapes: &[u32; MAX_NDIMS], ndims: usize) -> Option<[u32; MAX_NDIMS]> {
+/// The row-major strides of a shape, 0 past the rank.
+fn row_major_strides(shapes: &[u32; MAX_NDIMS], ndims: usize) -> Result<[u32; MAX_NDIMS], ViewError> {
     let mut strides = [0; MAX_NDIMS];
     let mut step = 1_u64;
-    for (stride, &shape) in strides.iter_mut().zip(shapes).take(ndims).rev() {
-        *stride = u32::try_from(step).ok()?;
-        step = step.saturating_mul(u64::from(shape));
+    for (dim, (slot, &shape)) in (0_u8..5).zip(strides.iter_mut().zip(shapes)).take(ndims).rev() {
+        *slot = u32::try_from(step).map_err(|_| ViewError::RowMajorStride { dim, stride: step })?;
+        // A dimension of no elements is for the rules to find, and not as a stride of 0.
+        step = step.saturating_mul(u64::from(shape.max(1)));
     }
-    Some(strides)
+    Ok(strides)
 }
 
 /// `strides` are exactly the row-major ones of `shapes`, both legal: each is the product of the next slot's shape and stride,
@@ -240,7 +244,7 @@ pub(crate) fn check<V: Verdict<ViewError>, S: Copy + Into<u32>>(
     };
     let extent = elements.saturating_mul(u64::from(element_size));
     if extent == u64::MAX {
-        return Err(V::of(|| ViewError::ExtentOverflow));
+        return Err(V::of(|| ViewError::ExtentOverflow { elements, element_size }));
     }
     match nbytes.checked_sub(byte_offset) {
         Some(room) if extent <= room => Ok(extent),
@@ -335,7 +339,12 @@ pub enum ViewError {
         stride: u32,
     },
     /// The extent does not fit in 64 bits.
-    ExtentOverflow,
+    ExtentOverflow {
+        /// Elements from the first to the last; saturates at 2^64 - 1.
+        elements: u64,
+        /// Bytes of an element.
+        element_size: u32,
+    },
     /// The view reaches past its backing.
     OutOfBounds {
         /// Where it starts, in bytes.
@@ -344,6 +353,13 @@ pub enum ViewError {
         extent: u64,
         /// Bytes of the backing.
         nbytes: u64,
+    },
+    /// A dense view of that shape has a stride that does not fit in 32 bits. No record breaks this rule.
+    RowMajorStride {
+        /// Which dimension's, from 0.
+        dim: u8,
+        /// The stride, in elements; saturates at 2^64 - 1.
+        stride: u64,
     },
 }
 
@@ -357,8 +373,9 @@ impl ViewError {
             Self::ShapeZero { .. } => Code::ShapeZero,
             Self::StrideZero { .. } => Code::StrideZero,
             Self::InactiveDims { .. } => Code::InactiveDims,
-            Self::ExtentOverflow => Code::ExtentOverflow,
+            Self::ExtentOverflow { .. } => Code::ExtentOverflow,
             Self::OutOfBounds { .. } => Code::OutOfBounds,
+            Self::RowMajorStride { .. } => Code::RowMajorStride,
         }
     }
 }
@@ -378,10 +395,20 @@ impl fmt::Display for ViewError {
                 f,
                 "dimension {dim} lies past the rank and has shape {shape}, stride {stride}: both must be 0"
             ),
-            Self::ExtentOverflow => f.write_str("the view's extent does not fit in 64 bits"),
+            Self::ExtentOverflow { elements, element_size } => {
+                let least = if elements == u64::MAX { "at least " } else { "" };
+                write!(
+                    f,
+                    "an extent of {least}{elements} elements of {element_size} bytes does not fit in 64 bits"
+                )
+            }
             Self::OutOfBounds { byte_offset, extent, nbytes } => write!(
                 f,
                 "{extent} bytes from byte offset {byte_offset} on reach past the backing's {nbytes} bytes"
+            ),
+            Self::RowMajorStride { dim, stride } => write!(
+                f,
+                "the row-major stride of dimension {dim} is {stride} elements: it does not fit in 32 bits"
             ),
         }
     }
@@ -416,7 +443,11 @@ mod tests {
     fn an_extent_past_64_bits_is_an_overflow_and_never_wraps() {
         let huge = [u32::MAX; 5];
         let view = View::from_slots(0, 5, DType::Int64, huge, huge, u64::MAX);
-        assert_eq!(view, Err(ViewError::ExtentOverflow));
+        assert_eq!(view, Err(ViewError::ExtentOverflow { elements: u64::MAX, element_size: 8 }));
+        let view =
+            View::from_slots(0, 1, DType::Int64, [1 << 31, 0, 0, 0, 0], [1 << 31, 0, 0, 0, 0], u64::MAX);
+        let elements = ((1 << 31) - 1) * (1 << 31) + 1;
+        assert_eq!(view, Err(ViewError::ExtentOverflow { elements, element_size: 8 }));
         // (2^32 - 2) * (2^32 - 1) + 1 elements of one byte: the largest of rank 1.
         let extent = 4_294_967_294 * 4_294_967_295 + 1;
         let view = View::new(0, DType::Uint8, &[u32::MAX], &[u32::MAX], u64::MAX).unwrap();
@@ -437,9 +468,15 @@ mod tests {
         assert!(!transposed.is_contiguous());
         // The stride of a dimension of one element is not normalised.
         assert!(!View::new(0, DType::Float32, &[1, 4], &[5, 1], 48).unwrap().is_contiguous());
-        assert_eq!(
-            View::row_major(0, DType::Uint8, &[1, 65_536, 65_536], u64::MAX),
-            Err(ViewError::ExtentOverflow)
-        );
+    }
+
+    #[test]
+    fn a_row_major_view_that_cannot_be_says_what_is_wrong_with_its_shape() {
+        let dense = |shapes: &[u32]| View::row_major(0, DType::Uint8, shapes, u64::MAX);
+        let stride = 1 << 32;
+        assert_eq!(dense(&[1, 65_536, 65_536]), Err(ViewError::RowMajorStride { dim: 0, stride }));
+        assert_eq!(dense(&[4, 0]), Err(ViewError::ShapeZero { dim: 1 }));
+        assert_eq!(dense(&[]), Err(ViewError::Ndims { found: 0 }));
+        assert_eq!(dense(&[u32::MAX; 6]), Err(ViewError::Ndims { found: 6 }));
     }
 }

@@ -32,6 +32,7 @@
 #define BUFABI_STATUS_INACTIVE_DIMS 37 /* fault of: sender */
 #define BUFABI_STATUS_EXTENT_OVERFLOW 38 /* fault of: sender */
 #define BUFABI_STATUS_OUT_OF_BOUNDS 39 /* fault of: sender */
+#define BUFABI_STATUS_ROW_MAJOR_STRIDE 40 /* fault of: caller */
 #define BUFABI_STATUS_SHORT 48 /* fault of: sender */
 #define BUFABI_STATUS_NEGATIVE 49 /* fault of: sender */
 #define BUFABI_STATUS_PAST_END 50 /* fault of: sender */

@@ -218,8 +218,10 @@ impl TensorError {
                 ViewError::ByteOffsetAlignment { .. } => 88..96,
                 ViewError::ShapeZero { dim } => slot(100, dim),
                 ViewError::InactiveDims { dim, shape, .. } if shape != 0 => slot(100, dim),
-                ViewError::StrideZero { dim } | ViewError::InactiveDims { dim, .. } => slot(120, dim),
-                ViewError::ExtentOverflow => 100..140,
+                ViewError::StrideZero { dim }
+                | ViewError::InactiveDims { dim, .. }
+                | ViewError::RowMajorStride { dim, .. } => slot(120, dim),
+                ViewError::ExtentOverflow { .. } => 100..140,
                 ViewError::OutOfBounds { .. } => 88..140,
             },
         }

@@ -38,12 +38,12 @@ impl ViewEntry<'_> {
         view.map_err(|error| {
             let failure = Failure::broken(error.to_string());
             match error {
-                ViewError::Ndims { .. } => failure.at("shape"),
+                ViewError::Ndims { .. } | ViewError::RowMajorStride { .. } => failure.at("shape"),
                 ViewError::ByteOffsetAlignment { .. } => failure.at("byte_offset"),
                 ViewError::ShapeZero { dim } => failure.at(&format!("shape[{dim}]")),
                 ViewError::StrideZero { dim } => failure.at(&format!("strides[{dim}]")),
                 ViewError::InactiveDims { .. }
-                | ViewError::ExtentOverflow
+                | ViewError::ExtentOverflow { .. }
                 | ViewError::OutOfBounds { .. } => failure,
             }
         })
