@@ -106,11 +106,10 @@ pub unsafe extern "C" fn bufabi_blob_materialize(
                 Ok(error)
             }
             Err(MaterializeError::Chip { index, error }) => {
-                if error.code() != Code::TooManyArguments {
-                    set_index(index);
-                }
+                set_index(index);
                 Err(error.code())
             }
+            Err(MaterializeError::TooMany(error)) => Err(error.code()),
         }
     };
     match make() {

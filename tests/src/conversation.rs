@@ -8,8 +8,8 @@ use bufabi_core::wire::body::{Body, ShmName};
 use bufabi_core::wire::chip_args::MaterializeError;
 use bufabi_core::wire::descriptor::DescriptorFields;
 use bufabi_core::{
-    Access, Blob, BlobError, ChipError, ChipStorageTaskArgs, Code, DType, Descriptor, Identity,
-    OwnerInstanceId, RawTensor, Tensor, View,
+    Access, Blob, BlobError, ChipStorageTaskArgs, Code, DType, Descriptor, Identity, OwnerInstanceId,
+    RawTensor, Tensor, View,
 };
 use zerocopy::IntoBytes;
 
@@ -71,10 +71,8 @@ fn materialized(bytes: &[u8]) -> String {
     match task_args.materialize(&blob, resolve) {
         Ok(()) => {}
         Err(MaterializeError::Resolve { index, error }) => return format!("tensor {index} {error}"),
-        Err(MaterializeError::Chip { error: error @ ChipError::TooManyArguments { .. }, .. }) => {
-            return error.code().to_string();
-        }
         Err(MaterializeError::Chip { index, error }) => return format!("tensor {index} {}", error.code()),
+        Err(MaterializeError::TooMany(error)) => return error.code().to_string(),
     }
     let mut answer = "ok".to_owned();
     for bytes in task_args.tensors().iter().map(|tensor| hex(tensor.as_bytes())) {

@@ -1,5 +1,7 @@
 //! A whole task's arguments as a chip's runtime reads them, in one fixed block.
 
+use core::fmt;
+
 use zerocopy::little_endian::{I32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -7,6 +9,7 @@ use super::blob::Blob;
 use super::chip_tensor::{ChipError, ChipTensor};
 use super::layout::wire_layout;
 use super::tensor::{RawTensor, Tensor};
+use crate::code::Code;
 
 /// Tensors of a task's arguments, at most.
 pub const MAX_TENSORS: usize = 256;
@@ -43,7 +46,7 @@ impl ChipStorageTaskArgs {
     /// Fills it from a blob: each tensor's backing is resolved once, in order, by `resolve`, which gives its base address.
     ///
     /// # Errors
-    /// What `resolve` said, a [`ChipError`] with the tensor's index, or [`ChipError::TooManyArguments`]. The counts are 0 then.
+    /// [`MaterializeError`], with what `resolve` said if it was that. The counts are 0 then.
     pub fn materialize<E>(
         &mut self,
         blob: &Blob<'_>,
@@ -52,13 +55,7 @@ impl ChipStorageTaskArgs {
         self.tensor_count = I32::ZERO;
         self.scalar_count = I32::ZERO;
         let (tensors, scalars) = (blob.tensor_count(), blob.scalar_count());
-        let too_many = MaterializeError::Chip {
-            index: MAX_TENSORS,
-            error: ChipError::TooManyArguments { tensors, scalars },
-        };
-        if tensors > MAX_TENSORS || scalars > MAX_SCALARS {
-            return Err(too_many);
-        }
+        TooManyArguments::check(tensors, scalars).map_err(MaterializeError::TooMany)?;
         for (index, (slot, tensor)) in self.tensors.iter_mut().zip(blob.tensors()).enumerate() {
             let base = resolve(index, &tensor).map_err(|error| MaterializeError::Resolve { index, error })?;
             slot.materialize_into(&tensor, base).map_err(|error| MaterializeError::Chip { index, error })?;
@@ -67,7 +64,7 @@ impl ChipStorageTaskArgs {
             *slot = U64::new(scalar);
         }
         let (Ok(tensor_count), Ok(scalar_count)) = (i32::try_from(tensors), i32::try_from(scalars)) else {
-            return Err(too_many);
+            return Err(MaterializeError::TooMany(TooManyArguments { tensors, scalars }));
         };
         self.tensor_count = I32::new(tensor_count);
         self.scalar_count = I32::new(scalar_count);
@@ -99,23 +96,61 @@ pub enum MaterializeError<E> {
         /// What the resolver said.
         error: E,
     },
-    /// A tensor could not be made, or there were too many.
+    /// A tensor could not be made.
     Chip {
-        /// The tensor's place, from 0; the limit when there were too many.
+        /// The tensor's place, from 0.
         index: usize,
         /// Why.
         error: ChipError,
     },
+    /// There are more than the block holds.
+    TooMany(TooManyArguments),
 }
 
-impl<E: core::fmt::Display> core::fmt::Display for MaterializeError<E> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+/// More tensors or scalars than a task's arguments hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyArguments {
+    /// Tensors that came; 256 are the limit.
+    pub tensors: usize,
+    /// Scalars that came; 128 are the limit.
+    pub scalars: usize,
+}
+
+impl TooManyArguments {
+    /// Whether a task's arguments may be so many.
+    ///
+    /// # Errors
+    /// Both numbers, when one of them passes its limit.
+    pub const fn check(tensors: usize, scalars: usize) -> Result<(), Self> {
+        if tensors > MAX_TENSORS || scalars > MAX_SCALARS { Err(Self { tensors, scalars }) } else { Ok(()) }
+    }
+
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub const fn code(self) -> Code {
+        Code::TooManyArguments
+    }
+}
+
+impl fmt::Display for TooManyArguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { tensors, scalars } = self;
+        write!(
+            f,
+            "{tensors} tensors and {scalars} scalars: a task has at most {MAX_TENSORS} tensors and {MAX_SCALARS} scalars"
+        )
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for MaterializeError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Resolve { index, error } => write!(f, "tensor {index}: {error}"),
-            Self::Chip { error: error @ ChipError::TooManyArguments { .. }, .. } => error.fmt(f),
             Self::Chip { index, error } => write!(f, "tensor {index}: {error}"),
+            Self::TooMany(error) => error.fmt(f),
         }
     }
 }
 
+impl core::error::Error for TooManyArguments {}
 impl<E: core::error::Error> core::error::Error for MaterializeError<E> {}

@@ -158,13 +158,6 @@ pub enum ChipError {
         /// Bytes from the first element to the end.
         extent: u64,
     },
-    /// More tensors or scalars than a task's arguments hold.
-    TooManyArguments {
-        /// Tensors that came; 256 are the limit.
-        tensors: usize,
-        /// Scalars that came; 128 are the limit.
-        scalars: usize,
-    },
 }
 
 impl ChipError {
@@ -174,7 +167,6 @@ impl ChipError {
         match self {
             Self::Tensor(error) => error.code(),
             Self::AddressOverflow { .. } => Code::AddressOverflow,
-            Self::TooManyArguments { .. } => Code::TooManyArguments,
         }
     }
 }
@@ -186,10 +178,6 @@ impl fmt::Display for ChipError {
             Self::AddressOverflow { base, byte_offset, extent } => {
                 write!(f, "base {base:#x}, byte offset {byte_offset} and extent {extent} together pass 2^64")
             }
-            Self::TooManyArguments { tensors, scalars } => write!(
-                f,
-                "{tensors} tensors and {scalars} scalars: a task has at most 256 tensors and 128 scalars"
-            ),
         }
     }
 }

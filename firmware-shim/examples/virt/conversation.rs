@@ -2,9 +2,7 @@
 
 use bufabi_core::wire::body::Body;
 use bufabi_core::wire::chip_args::MaterializeError;
-use bufabi_core::{
-    Blob, BlobError, ChipError, ChipStorageTaskArgs, ChipTensor, Code, Descriptor, RawTensor, Tensor,
-};
+use bufabi_core::{Blob, BlobError, ChipStorageTaskArgs, ChipTensor, Code, Descriptor, RawTensor, Tensor};
 
 /// One stream in, one out.
 pub(crate) trait Streams {
@@ -118,12 +116,10 @@ fn answer_task<S: Streams>(
     match task_args.materialize(&blob, resolve) {
         Ok(()) => {}
         Err(MaterializeError::Resolve { index, error }) => return say_bad_tensor(streams, index, error),
-        Err(MaterializeError::Chip { error: error @ ChipError::TooManyArguments { .. }, .. }) => {
-            return say_code(streams, error.code());
-        }
         Err(MaterializeError::Chip { index, error }) => {
             return say_bad_tensor(streams, index, error.code());
         }
+        Err(MaterializeError::TooMany(error)) => return say_code(streams, error.code()),
     }
     streams.write(b"ok")?;
     for tensor in task_args.tensors() {

@@ -1,6 +1,6 @@
 //! A simulated chip: its kernels know of a task what `ChipStorageTaskArgs` says, and of memory what that task's mappings hold.
 
-use bufabi_core::wire::chip_args::{MAX_TENSORS, MaterializeError};
+use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS, MaterializeError};
 use bufabi_core::{Blob, ChipStorageTaskArgs, ChipTensor, Code, View};
 
 use super::failure::Failure;
@@ -49,6 +49,7 @@ pub(super) fn run<K: Kernels + ?Sized>(
     materialized.map_err(|error| match error {
         MaterializeError::Resolve { index, error } => Failure::new(error.code(), Some(index), &error),
         MaterializeError::Chip { index, error } => Failure::new(error.code(), Some(index), &error),
+        MaterializeError::TooMany(error) => Failure::new(error.code(), None, &error),
     })?;
     launch(kernels, kernel, arguments, ChipMemory(imports))
 }
@@ -69,6 +70,7 @@ fn launch<K: Kernels + ?Sized>(
         let operand = memory.operand(tensor, index).ok_or_else(unmapped)?;
         operands.push(operand).map_err(|_| unmapped())?;
     }
-    let scalars: heapless::Vec<u64, 128> = arguments.scalars().iter().map(|scalar| scalar.get()).collect();
+    let scalars: heapless::Vec<u64, MAX_SCALARS> =
+        arguments.scalars().iter().map(|scalar| scalar.get()).collect();
     kernels.run(kernel, &operands, &scalars).map_err(Failure::from)
 }

@@ -1,7 +1,7 @@
 //! A sub-worker: a host process that computes on mapped arguments.
 
-use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS};
-use bufabi_core::{Blob, ChipError, Code};
+use bufabi_core::Blob;
+use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS, TooManyArguments};
 
 use super::failure::Failure;
 use super::kernel::Kernels;
@@ -17,10 +17,8 @@ pub(super) fn run<K: Kernels + ?Sized>(
     imports: &mut Vec<Import>,
 ) -> Result<(), Failure> {
     let (tensors, scalars) = (blob.tensor_count(), blob.scalar_count());
-    if tensors > MAX_TENSORS || scalars > MAX_SCALARS {
-        let error = ChipError::TooManyArguments { tensors, scalars };
-        return Err(Failure::new(error.code(), None, &error));
-    }
+    let too_many = |error: TooManyArguments| Failure::new(error.code(), None, &error);
+    TooManyArguments::check(tensors, scalars).map_err(too_many)?;
     for (index, tensor) in blob.tensors().enumerate() {
         let import = consumer.import(&tensor.descriptor());
         imports.push(import.map_err(|error| Failure::new(error.code(), Some(index), &error))?);
@@ -29,7 +27,7 @@ pub(super) fn run<K: Kernels + ?Sized>(
     for (index, (tensor, import)) in blob.tensors().zip(imports.iter()).enumerate() {
         let operand = import.operand(tensor.view());
         let operand = operand.map_err(|error| Failure::new(error.code(), Some(index), &error))?;
-        operands.push(operand).map_err(|_| Failure::new(Code::TooManyArguments, Some(index), &"too many"))?;
+        operands.push(operand).map_err(|_| too_many(TooManyArguments { tensors, scalars }))?;
     }
     let scalars: heapless::Vec<u64, MAX_SCALARS> = blob.scalars().collect();
     kernels.run(kernel, &operands, &scalars).map_err(Failure::from)
