@@ -36,11 +36,11 @@ impl<'a> Blob<'a> {
         let (header, rest) =
             RawBlobHeader::ref_from_prefix(bytes).map_err(|_| BlobError::Short { found: bytes.len() })?;
         let counts = Counts::check(header, bytes.len())?;
-        let past_end = |_| counts.past_end(bytes.len());
-        let (tensors, rest) = <[RawTensor]>::ref_from_prefix_with_elems(rest, counts.tensors)
-            .map_err(|_| counts.past_end(bytes.len()))?;
+        let past_end = || counts.past_end(bytes.len());
+        let (tensors, rest) =
+            <[RawTensor]>::ref_from_prefix_with_elems(rest, counts.tensors).map_err(|_| past_end())?;
         let (scalars, _) =
-            <[U64]>::ref_from_prefix_with_elems(rest, counts.scalars).map_err(|_| ()).map_err(past_end)?;
+            <[U64]>::ref_from_prefix_with_elems(rest, counts.scalars).map_err(|_| past_end())?;
         let mut index = 0_u32;
         for raw in tensors {
             if let Err(error) = tensor::check(raw) {
