@@ -227,7 +227,7 @@ impl Mapping {
         }
         let mut mapping = ManuallyDrop::new(self);
         // SAFETY: it made the mapping and is the last to know it, since operands borrow it.
-        match unsafe { memory::unmap(mapping.base, mapping.nbytes) } {
+        match unsafe { memory::unmap(mapping.base, mapping.mapped_nbytes) } {
             Ok(()) => {
                 mapping.registration = None;
                 Ok(())
