@@ -131,7 +131,8 @@ impl Endpoint {
         self.table().len()
     }
 
-    /// A task names these tensors: those of this endpoint, and those that it wraps, cannot be released until the answer is dropped. All or none.
+    /// A task names these tensors: those of this endpoint, and those that it wraps, cannot be released until the answer is
+    /// dropped. All or none.
     ///
     /// # Errors
     /// The index of the first tensor that is not to be had any more, or never was, and why.
