@@ -11,6 +11,7 @@ use super::gate::Gate;
 use super::memory::RegionMemory;
 use crate::memory::Mapping;
 use crate::owner::{Buffer, Endpoint, OwnError};
+use crate::vmm::{Admission, MemfdDriver};
 
 /// A region that this process made: two ordinary buffers of its endpoint, with one lifetime.
 #[derive(Debug)]
@@ -29,14 +30,34 @@ impl ProvidedRegion {
     /// # Errors
     /// [`ProvideError`]; nothing is left behind then.
     pub fn create(endpoint: &Endpoint, payload_bytes: u64, counter_bytes: u64) -> Result<Self, ProvideError> {
-        if counter_bytes == 0 || !counter_bytes.is_multiple_of(4) {
-            return Err(ProvideError::CounterSize { found: counter_bytes });
-        }
+        check_counter_size(counter_bytes)?;
         let buffers = endpoint.create_pair([payload_bytes, counter_bytes]).map_err(ProvideError::Create)?;
+        Self::of_buffers(endpoint, buffers)
+    }
+
+    /// As [`create`](Self::create), of software device memory. `driver` is the endpoint's; it permits the processes that may
+    /// attach by the handles in both descriptors, and its broker serves them.
+    ///
+    /// # Errors
+    /// [`ProvideError`]; nothing is left behind then.
+    pub fn create_shareable(
+        endpoint: &Endpoint,
+        driver: &Arc<MemfdDriver>,
+        payload_bytes: u64,
+        counter_bytes: u64,
+        admission: Admission,
+    ) -> Result<Self, ProvideError> {
+        check_counter_size(counter_bytes)?;
+        let nbytes = [payload_bytes, counter_bytes];
+        let buffers =
+            endpoint.create_shareable_pair(driver, nbytes, admission).map_err(ProvideError::Create)?;
+        Self::of_buffers(endpoint, buffers)
+    }
+
+    fn of_buffers(endpoint: &Endpoint, buffers: [Buffer; 2]) -> Result<Self, ProvideError> {
         let [payload, counter] = &buffers;
-        let descriptors = [payload.descriptor(), counter.descriptor()];
-        let [payload, counter] = descriptors.map(|descriptor| descriptor.map_err(ProvideError::Own));
-        let (payload, counter) = (payload?, counter?);
+        let payload = payload.descriptor().map_err(ProvideError::Own)?;
+        let counter = counter.descriptor().map_err(ProvideError::Own)?;
         let parts = RegionParts::check(&payload, &counter).map_err(ProvideError::Parts)?;
         let map = |descriptor| endpoint.own_mapping(descriptor).map_err(ProvideError::Own);
         let mappings = Some([map(&payload)?, map(&counter)?]);
@@ -92,4 +113,8 @@ impl ProvidedRegion {
         }
         first
     }
+}
+
+const fn check_counter_size(found: u64) -> Result<(), ProvideError> {
+    if found == 0 || !found.is_multiple_of(4) { Err(ProvideError::CounterSize { found }) } else { Ok(()) }
 }

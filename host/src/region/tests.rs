@@ -1,5 +1,6 @@
 //! Regions and queues through real mappings: both sides in one process, each with mappings of its own.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,11 @@ use bufabi_core::wire::descriptor::DescriptorFields;
 use bufabi_core::{Access, Code, DType, Descriptor};
 
 use super::*;
+use crate::backend::vmm_shareable::VmmShareable;
 use crate::consumer::Consumer;
 use crate::owner::Endpoint;
+use crate::vmm::memfd::{Broker, MemfdOptions};
+use crate::vmm::{Admission, MemfdDriver};
 
 /// A time that no test waits for unless something hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -115,9 +119,9 @@ fn closing_refuses_what_begins_and_waits_for_what_is_under_way() {
     let mut provided = ProvidedRegion::create(&endpoint, 64, 64).unwrap();
     let mut attached = attach(&consumer, &provided);
     let memory = attached.memory().unwrap();
+    let mut clock = SleepingClock::new(&memory).unwrap();
     let idle = provided.memory().unwrap();
     thread::scope(|scope| {
-        let mut clock = SleepingClock::new(&memory).unwrap();
         let waiter = scope.spawn(move || {
             let region = Region::new(memory);
             region.wait(0, Comparison::NotEqual, 0, Duration::from_secs(3600), &mut clock)
@@ -216,4 +220,38 @@ fn a_sleeper_says_so_on_its_own_line_and_needs_no_wake_up() {
         assert_eq!(sleeper.join().unwrap(), Err(ReceiveError::PeerAborted));
     });
     assert_eq!(here.load(counters::INPUT_HEAD + counters::SLEEP_FLAG), Ok(0));
+}
+
+#[test]
+fn a_region_of_device_memory_is_attached_to_by_its_handles() {
+    let driver = |endpoint: &Endpoint| {
+        Arc::new(MemfdDriver::new(endpoint.owner_instance_id(), 3, MemfdOptions::default()))
+    };
+    let (owner, other) = (endpoint(), endpoint());
+    let (owner_driver, other_driver) = (driver(&owner), driver(&other));
+    let _broker = Broker::new(&owner_driver).unwrap().spawn().unwrap();
+    let layout = QueueLayout::new(4, 128, 128).unwrap();
+    let (payload_bytes, counter_bytes) = (layout.payload_bytes(), layout.counter_bytes());
+    let create = |counter_bytes| {
+        let admission = Admission::Anyone;
+        ProvidedRegion::create_shareable(&owner, &owner_driver, payload_bytes, counter_bytes, admission)
+    };
+    assert_eq!(create(2).unwrap_err().code(), Code::RegionCounter);
+    assert_eq!(create(1 << 50).unwrap_err().code(), Code::NoSpace);
+    assert_eq!(owner.live(), 0, "the part that could be made is gone again");
+    let mut provided = create(counter_bytes).unwrap();
+    let backend = Box::new(VmmShareable::new(other_driver));
+    let consumer = Consumer::with_backends(Some(other), vec![backend], 4).unwrap();
+    let mut attached = attach(&consumer, &provided);
+    let mut host = L3End::new(layout, provided.memory().unwrap(), [0; 4]).unwrap();
+    let mut task = L2End::<_, _, 1>::new(layout, attached.memory().unwrap(), [0; 4]).unwrap();
+    host.try_enqueue(Kind::Data, &[7; 100]).unwrap();
+    let (message, mut bytes) = (task.try_receive().unwrap(), [0; 128]);
+    assert_eq!(task.read_into(message.handle(), &mut bytes), Ok(100));
+    assert_eq!(bytes[..100], [7; 100]);
+    task.release(message.handle()).unwrap();
+    drop((host, task));
+    attached.close(soon()).unwrap();
+    provided.close(soon()).unwrap();
+    assert_eq!(owner.live(), 0);
 }
