@@ -42,14 +42,25 @@ impl Reservation {
     }
 }
 
+/// What stands on a side's own line, and the other side's abort flag.
+#[derive(Clone, Copy)]
+struct Side {
+    abort: u64,
+    sleeps: u64,
+    peer_abort: u64,
+}
+
+const L3: Side =
+    Side { abort: counters::L3_ABORT, sleeps: counters::L3_SLEEPS, peer_abort: counters::L2_ABORT };
+const L2: Side =
+    Side { abort: counters::L2_ABORT, sleeps: counters::L2_SLEEPS, peer_abort: counters::L3_ABORT };
+
 /// One end, with a window of `N` received messages.
 pub(super) struct End<A, M, const N: usize> {
     access: A,
     producer: Producer<M>,
     consumer: Consumer<N>,
-    /// This side's abort flag, and the other one's.
-    flag: u64,
-    peer_flag: u64,
+    side: Side,
     poison: Option<Poison>,
     stop_is_sent: bool,
     open: Option<Plan>,
@@ -60,25 +71,24 @@ pub(super) struct End<A, M, const N: usize> {
 impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, N> {
     pub(super) fn l3(layout: QueueLayout, access: A, marks: M, counts: Counts) -> Result<Self, AttachError> {
         check(layout, &access, marks.as_ref().len(), N)?;
-        let producer = Producer::new(Ring::input(layout), marks, counts.input);
-        let consumer = Consumer::new(Ring::output(layout), counts.output);
-        Ok(Self::new(access, producer, consumer, counters::L3_ABORT, counters::L2_ABORT))
+        let producer = Producer::new(Ring::input(layout, counters::L2_SLEEPS), marks, counts.input);
+        let consumer = Consumer::new(Ring::output(layout, counters::L2_SLEEPS), counts.output);
+        Ok(Self::new(access, producer, consumer, L3))
     }
 
     pub(super) fn l2(layout: QueueLayout, access: A, marks: M, counts: Counts) -> Result<Self, AttachError> {
         check(layout, &access, marks.as_ref().len(), N)?;
-        let producer = Producer::new(Ring::output(layout), marks, counts.output);
-        let consumer = Consumer::new(Ring::input(layout), counts.input);
-        Ok(Self::new(access, producer, consumer, counters::L2_ABORT, counters::L3_ABORT))
+        let producer = Producer::new(Ring::output(layout, counters::L3_SLEEPS), marks, counts.output);
+        let consumer = Consumer::new(Ring::input(layout, counters::L3_SLEEPS), counts.input);
+        Ok(Self::new(access, producer, consumer, L2))
     }
 
-    const fn new(access: A, producer: Producer<M>, consumer: Consumer<N>, flag: u64, peer_flag: u64) -> Self {
+    const fn new(access: A, producer: Producer<M>, consumer: Consumer<N>, side: Side) -> Self {
         Self {
             access,
             producer,
             consumer,
-            flag,
-            peer_flag,
+            side,
             poison: None,
             stop_is_sent: false,
             open: None,
@@ -197,7 +207,8 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
             match attempt(self) {
                 Err(SendError::Full(full)) => {
                     let ring = self.producer.ring;
-                    let watch = watch(ring.head, low(self.producer.freed()), ring.tail);
+                    let seen = low(self.producer.freed());
+                    let watch = Watch { counter: ring.head, seen, sleep_flag: Some(self.side.sleeps) };
                     if !patience.again(clock, watch) {
                         return Err(SendError::TimedOut(full));
                     }
@@ -277,7 +288,8 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
             match attempt(self) {
                 Err(ReceiveError::Empty) => {
                     let ring = self.consumer.ring;
-                    let watch = watch(ring.tail, low(self.consumer.tail()), ring.head);
+                    let seen = low(self.consumer.tail());
+                    let watch = Watch { counter: ring.tail, seen, sleep_flag: Some(self.side.sleeps) };
                     if !patience.again(clock, watch) {
                         return Err(ReceiveError::TimedOut);
                     }
@@ -306,7 +318,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
     }
 
     pub(super) fn peer_aborted(&self) -> Result<bool, AccessError> {
-        Ok(self.access.load(self.peer_flag)? != 0)
+        Ok(self.access.load(self.side.peer_abort)? != 0)
     }
 
     /// Keeps the first cause and tells the other side.
@@ -325,10 +337,11 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
 
     fn end(&mut self, cause: Poison) -> Result<(), AccessError> {
         self.poison.get_or_insert(cause);
-        self.access.store(self.flag, 1)?;
+        self.access.store(self.side.abort, 1)?;
         // The other side sleeps, if it does, until one of this side's counts moves.
-        self.access.wake(self.producer.ring.tail);
-        self.access.wake(self.consumer.ring.head);
+        let (sending, receiving) = (&self.producer.ring, &self.consumer.ring);
+        self.access.wake(sending.tail, sending.peer_sleeps);
+        self.access.wake(receiving.head, receiving.peer_sleeps);
         Ok(())
     }
 
@@ -345,11 +358,6 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
 #[cold]
 fn ended<E: From<Setback>>(poison: &Poison) -> E {
     Setback::Poison(*poison).into()
-}
-
-/// What one waits for is the other side's counter; the flag that one sleeps stands on the line of one's own counter of that direction.
-fn watch(counter: u64, seen: u32, own_line: u64) -> Watch {
-    Watch { counter, seen, sleep_flag: own_line.checked_add(counters::SLEEP_FLAG) }
 }
 
 fn check<A: RegionAccess>(

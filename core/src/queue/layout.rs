@@ -26,8 +26,11 @@ pub mod counters {
     pub const L3_ABORT: u64 = 256;
     /// Not 0 when L2 has given up. L2 writes it.
     pub const L2_ABORT: u64 = 320;
-    /// From the start of a side's own line to the byte that may say that it sleeps.
-    pub const SLEEP_FLAG: u64 = 4;
+    /// The byte by which L3 may say that it sleeps: byte 4 of the one line that is its own in both directions. The line is written
+    /// at no other time, so to look at it costs L2 nothing.
+    pub const L3_SLEEPS: u64 = L3_ABORT + 4;
+    /// The byte by which L2 may say that it sleeps.
+    pub const L2_SLEEPS: u64 = L2_ABORT + 4;
 }
 
 /// A queue's layout. Holding one proves that its numbers are legal and that no offset of it wraps.

@@ -22,10 +22,12 @@ pub(super) struct Ring {
     pub(super) head: u64,
     /// The direction in which STOP may come.
     pub(super) is_input: bool,
+    /// The byte that says that the other side sleeps.
+    pub(super) peer_sleeps: u64,
 }
 
 impl Ring {
-    pub(super) const fn input(layout: QueueLayout) -> Self {
+    pub(super) const fn input(layout: QueueLayout, peer_sleeps: u64) -> Self {
         Self {
             slots: layout.input_ring(),
             depth: layout.depth(),
@@ -33,10 +35,11 @@ impl Ring {
             tail: counters::INPUT_TAIL,
             head: counters::INPUT_HEAD,
             is_input: true,
+            peer_sleeps,
         }
     }
 
-    pub(super) const fn output(layout: QueueLayout) -> Self {
+    pub(super) const fn output(layout: QueueLayout, peer_sleeps: u64) -> Self {
         Self {
             slots: layout.output_ring(),
             depth: layout.depth(),
@@ -44,6 +47,7 @@ impl Ring {
             tail: counters::OUTPUT_TAIL,
             head: counters::OUTPUT_HEAD,
             is_input: false,
+            peer_sleeps,
         }
     }
 
@@ -89,7 +93,7 @@ impl Ring {
     #[inline]
     pub(super) fn store(&self, access: &impl RegionAccess, counter: u64, count: u64) -> Result<(), Setback> {
         access.store(counter, low(count)).map_err(|error| Poison::Store { counter, error })?;
-        access.wake(counter);
+        access.wake(counter, self.peer_sleeps);
         Ok(())
     }
 

@@ -81,10 +81,10 @@ pub trait RegionAccess {
     /// What the memory's driver said.
     fn observe(&self, place: Place) -> Result<(), AccessError>;
 
-    /// Called after each store of a counter that the other side may wait for. Where sleepers can be woken it wakes them; the
-    /// default does nothing, and costs a sleeper at most its 1 ms.
-    fn wake(&self, counter: u64) {
-        let _ = counter;
+    /// Called after each store of a counter that the other side may wait for. If the byte of COUNTER at `sleep_flag` says that it
+    /// sleeps, and sleepers can be woken, it wakes them. The default does nothing, which costs a sleeper at most its 1 ms.
+    fn wake(&self, counter: u64, sleep_flag: u64) {
+        let _ = (counter, sleep_flag);
     }
 }
 
@@ -132,8 +132,8 @@ impl<A: RegionAccess> RegionAccess for &A {
     }
 
     #[inline]
-    fn wake(&self, counter: u64) {
-        A::wake(self, counter);
+    fn wake(&self, counter: u64, sleep_flag: u64) {
+        A::wake(self, counter, sleep_flag);
     }
 }
 

@@ -118,7 +118,6 @@ impl<A: RegionAccess> Region<A> {
         self.access.publish(everything).map_err(RegionError::Access)?;
         let stored = self.access.store(counter, value.cast_unsigned());
         self.done(stored)?;
-        self.access.wake(counter);
         Ok(value)
     }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bufabi_core::Code;
-use bufabi_core::queue::counters::SLEEP_FLAG;
 use bufabi_core::region::{AccessError, Part, Place, RegionAccess, RegionParts, RegionView, RegionViewError};
 
 use super::gate::{Gate, Ticket};
@@ -115,11 +114,11 @@ impl RegionAccess for RegionMemory {
         Ok(())
     }
 
-    /// Wakes the other side if the byte on its line of that direction says that it sleeps. A flag that is set at this very
-    /// moment may be missed: a sleep ends after 1 ms.
+    /// Wakes the other side if its flag says that it sleeps. A flag that is set at this very moment may be missed: a sleep ends
+    /// after 1 ms.
     #[inline]
-    fn wake(&self, counter: u64) {
-        let flag = (counter ^ 64).checked_add(SLEEP_FLAG).and_then(|flag| self.word(flag));
+    fn wake(&self, counter: u64, sleep_flag: u64) {
+        let flag = self.word(sleep_flag);
         if flag.is_some_and(|flag| flag.load(Ordering::Relaxed) & 0xff != 0)
             && let Some(word) = self.word(counter)
         {

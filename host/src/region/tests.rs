@@ -210,8 +210,7 @@ fn a_sleeper_says_so_on_its_own_line_and_needs_no_wake_up() {
     let mut task = L2End::<_, _, 1>::new(layout, there, [0; 4]).unwrap();
     thread::scope(|scope| {
         let sleeper = scope.spawn(|| task.receive(LIMIT, &mut clock));
-        // L2 waits for the input tail; its own line of that direction is the input head's.
-        while here.load(counters::INPUT_HEAD + counters::SLEEP_FLAG) != Ok(1) {
+        while here.load(counters::L2_SLEEPS) != Ok(1) {
             assert!(!sleeper.is_finished());
             thread::yield_now();
         }
@@ -219,7 +218,7 @@ fn a_sleeper_says_so_on_its_own_line_and_needs_no_wake_up() {
         here.store(counters::L3_ABORT, 1).unwrap();
         assert_eq!(sleeper.join().unwrap(), Err(ReceiveError::PeerAborted));
     });
-    assert_eq!(here.load(counters::INPUT_HEAD + counters::SLEEP_FLAG), Ok(0));
+    assert_eq!(here.load(counters::L2_SLEEPS), Ok(0));
 }
 
 #[test]
