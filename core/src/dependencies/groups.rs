@@ -23,7 +23,7 @@ pub struct GroupSlot {
     pub(super) tombstones: [u32; 2],
     pub(super) kind: Kind,
     pub(super) plane: u8,
-    /// It is found by equal views: nothing that it covers has been written since.
+    /// It is found by equal views: its pieces are all that it covers, and nothing of it has been written since.
     pub(super) whole: bool,
     /// The footprint is nested, so that its runs can be walked.
     pub(super) nested: bool,

@@ -104,6 +104,8 @@ impl<M: Memory> State<M> {
     pub(super) fn remove_piece(&mut self, leaf: u32) {
         let piece = self.nodes.at(leaf);
         let (group, [before, after], shadowed) = (piece.group(), piece.links, piece.shadowed);
+        // Of what is left an equal view would get too little.
+        self.groups.no_longer_whole(group);
         let slot = self.groups.slots.at_mut(group);
         let (number, plane, kind) = (slot.backing, slot.plane, slot.kind);
         if before == NONE {
@@ -127,7 +129,6 @@ impl<M: Memory> State<M> {
     }
 
     fn remove_empty_group(&mut self, group: u32, backing: u32) {
-        self.groups.no_longer_whole(group);
         let mut entry = self.groups.slots.at(group).first_entry;
         if entry == NONE {
             self.leave_tombstones(group);

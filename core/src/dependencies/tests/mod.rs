@@ -4,6 +4,7 @@ mod capacities;
 mod extremes;
 mod growth;
 mod model;
+mod whole;
 
 use core::fmt::Debug;
 use core::num::NonZeroU32;
@@ -102,6 +103,63 @@ fn odd_views() -> impl Strategy<Value = View> {
 
 fn views() -> impl Strategy<Value = View> {
     prop_oneof![3 => ranges(), 3 => tiles(), 2 => grid_tiles(), 2 => odd_views()]
+}
+
+/// Ranges as rows of one pitch cut them: the end of a row, whole rows, the start of a row, and any two or three of them that
+/// lie side by side.
+fn cut_ranges(pitch: u32) -> impl Strategy<Value = View> {
+    let parts = prop::sample::select(vec![
+        [1, 0, 0],
+        [0, 1, 0],
+        [0, 0, 1],
+        [1, 1, 0],
+        [0, 1, 1],
+        [1, 0, 1],
+        [1, 1, 1],
+    ]);
+    // Few columns, so that one range's rows end where another's do.
+    let columns =
+        (prop::sample::select(vec![1, pitch / 2, pitch - 1]), prop::sample::select(vec![1, pitch / 2]));
+    (1..6_u32, 1..3_u32, columns, parts).prop_map(move |(top, rows, (end, start), [first, whole, last])| {
+        let offset = top * pitch - first * end;
+        let n = first * end + whole * rows * pitch + last * start;
+        View::new(u64::from(offset), DType::Uint8, &[n], &[1], NBYTES).unwrap()
+    })
+}
+
+/// A few views that come again and again: ranges as rows of a pitch cut them, rows of that pitch, and perhaps others. What is
+/// written first are ranges, so that rows give their home its pitch when it has pieces.
+fn repeated_steps() -> impl Strategy<Value = Vec<Step>> {
+    let views = prop::sample::select(vec![12_u32, 16, 24]).prop_flat_map(|pitch| {
+        let rows = (1..3_u64, 0..4_u64, 1..9_u32, 2..6_u32).prop_map(move |(top, column, run, rows)| {
+            let offset = top * u64::from(pitch) + column;
+            View::new(offset, DType::Uint8, &[rows, run], &[pitch, 1], NBYTES).unwrap()
+        });
+        let others = prop_oneof![4 => cut_ranges(pitch), 2 => rows, 1 => views()];
+        (prop::collection::vec(cut_ranges(pitch), 2..6), prop::collection::vec(others, 1..5))
+    });
+    let step =
+        (0..10_u32, any::<usize>(), prop::collection::vec(prop::sample::select(Tag::ALL.to_vec()), 1..3));
+    (views, prop::collection::vec(step, 1..60), 0..12_usize).prop_map(|((ranges, others), steps, late)| {
+        let all = [ranges.as_slice(), &others].concat();
+        let mut place = 0;
+        let mut step = |(action, chosen, tags): (u32, usize, Vec<Tag>)| {
+            let views = if place < late { &ranges } else { &all };
+            place += 1;
+            match action {
+                0 => Step::Finish(chosen),
+                _ => Step::Submit(
+                    tags.into_iter()
+                        .zip(0..)
+                        .map(|(tag, nth)| {
+                            argument(0, NBYTES, views[chosen.wrapping_add(nth) % views.len()], tag)
+                        })
+                        .collect(),
+                ),
+            }
+        };
+        steps.into_iter().map(&mut step).collect()
+    })
 }
 
 /// Something that happens to a tracker.
@@ -258,6 +316,19 @@ fn counts(tracker: &Tracker<Boxed>) -> [u32; 6] {
     ]
 }
 
+/// How many bytes the pieces of a group have together; no two of them have one in common.
+fn bytes_of_pieces(state: &State<Boxed>, group: u32) -> u128 {
+    let (mut bytes, mut before, mut piece) = (0, NONE, state.groups.slots.at(group).first_piece);
+    while piece != NONE {
+        let node = state.nodes.at(piece);
+        assert_eq!((node.group(), node.links[0]), (group, before));
+        let area = &node.area;
+        bytes += u128::from(area.right - area.left) * u128::from(area.bottom - area.top);
+        (before, piece) = (piece, node.links[1]);
+    }
+    bytes
+}
+
 /// What must be true between any two calls: counters count, lists agree, and pieces of writes that nothing shadows are disjoint.
 fn check(state: &State<Boxed>) {
     let (mut pieces, mut groups, mut entries) = (0, BTreeSet::new(), 0);
@@ -282,6 +353,16 @@ fn check(state: &State<Boxed>) {
         for &group in &of_backing {
             let slot = state.groups.slots.at(group);
             tombstones += u32::from(slot.first_entry == NONE);
+            let bytes = slot
+                .footprint
+                .dimensions()
+                .iter()
+                .fold(u128::from(slot.footprint.run()), |bytes, d| bytes * u128::from(d.count));
+            let all_there =
+                usize::from(slot.plane) == backing::OTHER || bytes_of_pieces(state, group) == bytes;
+            assert!(all_there || !slot.whole, "bytes of a group that equal views find are missing");
+            let found = state.groups.find(slot.hash, slot.backing, slot.kind, &slot.footprint) == group;
+            assert_eq!(found, slot.whole);
             let mut entry = slot.first_entry;
             let mut readers = BTreeSet::new();
             while entry != NONE {
@@ -344,6 +425,27 @@ proptest! {
         backwards: bool,
     ) {
         prop_assert!(run(Policy::Full, &AMPLE, &steps, backwards).is_empty());
+    }
+
+    #[test]
+    fn edges_are_those_of_the_definition_when_views_come_again_that_lost_a_piece(
+        steps in repeated_steps(),
+        backwards: bool,
+    ) {
+        prop_assert!(run(Policy::Full, &AMPLE, &steps, backwards).is_empty());
+        prop_assert!(run(Policy::Producers, &AMPLE, &steps, backwards).is_empty());
+    }
+
+    #[test]
+    fn views_that_come_again_are_exact_without_spare_pieces_too(
+        steps in repeated_steps(),
+        backwards: bool,
+        pieces in 12..40_usize,
+    ) {
+        let scarce = Capacities { pieces, ..AMPLE };
+        for (code, _) in run(Policy::Full, &scarce, &steps, backwards) {
+            prop_assert_eq!(code, 133);
+        }
     }
 
     #[test]

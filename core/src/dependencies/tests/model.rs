@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
 use super::super::{Argument, Hazard, Policy};
-use crate::overlap::Footprint;
 use crate::view::View;
 use crate::wire::identity::Identity;
 
@@ -35,14 +34,19 @@ pub(super) struct Model {
 /// Edges by task and hazard, each with rank and byte.
 pub(super) type Edges = BTreeMap<(u64, Hazard), (u32, u64)>;
 
-/// The bytes of a view.
+/// The bytes of a view, element by element.
 pub(super) fn bytes_of(view: &View) -> BTreeSet<u64> {
-    let footprint = Footprint::of(view);
-    let mut all: BTreeSet<u64> = (footprint.origin()..footprint.origin() + footprint.run()).collect();
-    for dimension in footprint.dimensions() {
-        all = (0..dimension.count).flat_map(|i| all.iter().map(move |b| b + i * dimension.step)).collect();
+    let mut offsets = BTreeSet::from([0_u64]);
+    for (&count, &stride) in view.shapes().iter().zip(view.strides()) {
+        let mut moved = BTreeSet::new();
+        for index in 0..u64::from(count) {
+            moved.extend(offsets.iter().map(|offset| offset + index * u64::from(stride)));
+        }
+        offsets = moved;
     }
-    all
+    let size = u64::from(view.dtype().size());
+    let elements = offsets.into_iter().map(|offset| view.byte_offset() + offset * size);
+    elements.flat_map(|first| first..first + size).collect()
 }
 
 impl Model {
