@@ -45,6 +45,11 @@ pub enum ImportError {
         /// Why.
         error: OsError,
     },
+    /// Another thread began to map it and was not done in time.
+    TimedOut {
+        /// Whose mapping.
+        identity: Identity,
+    },
     /// The consumer was closed.
     Closed,
 }
@@ -70,6 +75,7 @@ impl ImportError {
             Self::Shrank { .. } => Code::BackingShrank,
             Self::ViewsAlive { .. } => Code::ViewsAlive,
             Self::Unmap { error, .. } => error.code(),
+            Self::TimedOut { .. } => Code::TimedOut,
             Self::Closed => Code::Released,
         }
     }
@@ -96,6 +102,9 @@ impl fmt::Display for ImportError {
             }
             Self::ViewsAlive { identity, views } => write!(f, "{views} views of {identity} are alive"),
             Self::Unmap { identity, error } => write!(f, "{identity} was not unmapped: {error}"),
+            Self::TimedOut { identity } => {
+                write!(f, "another thread began to map {identity} and was not done within 10 s")
+            }
             Self::Closed => f.write_str("the consumer was closed"),
         }
     }

@@ -6,6 +6,7 @@ mod tests;
 
 use core::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bufabi_core::import_table::{
     ImportBucket, ImportSlot, ImportTable, InsertRefusal, InsertRefused, Lookup, ViewsAlive,
@@ -25,6 +26,9 @@ use crate::sys::random::random_bytes;
 
 /// Identities that a consumer has mapped at once, unless its maker says otherwise.
 pub const DEFAULT_CAPACITY: usize = 4096;
+
+/// How long an import waits for another thread that is making the same mapping.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Resolves descriptors to mappings of this process. Any number of threads may ask it.
 #[derive(Debug)]
@@ -189,6 +193,7 @@ impl Consumer {
         let backend = self.backends.iter().find(|backend| backend.kind() == kind);
         let unknown = ImportError::Resolve(ResolveError::NotResolvable { backend_kind: kind });
         let backend = backend.ok_or(unknown)?;
+        let start = Instant::now();
         loop {
             if state.is_closed {
                 return Err(ImportError::Closed);
@@ -199,9 +204,14 @@ impl Consumer {
                     state.counters.hits = state.counters.hits.wrapping_add(1);
                     return Ok(Import { mapping, access, resolution: Resolution::AlreadyMapped });
                 }
-                // Another thread makes it: it tells when it is done.
+                // Another thread makes it: it tells when it is done, or has failed.
                 Lookup::Hit(_, None) => {
-                    state = self.settled.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    let left = PATIENCE.saturating_sub(start.elapsed());
+                    if left.is_zero() {
+                        return Err(ImportError::TimedOut { identity });
+                    }
+                    let waited = self.settled.wait_timeout(state, left);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
                 Lookup::Conflict(fields) => return Err(ImportError::Conflict { identity, fields }),
                 Lookup::Vacant => break,
@@ -210,22 +220,9 @@ impl Consumer {
         state.insert(descriptor)?;
         drop(state);
         // The lock is free meanwhile: the operating system may take its time.
-        let mapped = backend.map(descriptor).map(Arc::new);
-        let mut state = self.state();
-        let kept = mapped.as_ref().ok().map(Arc::clone);
-        match (kept, state.table.find_identity(identity)) {
-            (Some(mapping), Some(key)) => {
-                if let Some(slot) = state.table.get_mut(key) {
-                    *slot = Some(mapping);
-                }
-                state.counters.imports = state.counters.imports.wrapping_add(1);
-            }
-            // It was never handed out, so nobody uses it.
-            (_, _) => drop(state.table.remove(identity)),
-        }
-        drop(state);
-        self.settled.notify_all();
-        let mapping = mapped.map_err(ImportError::Resolve)?;
+        let making = Making { consumer: self, identity };
+        let mapping = Arc::new(backend.map(descriptor).map_err(ImportError::Resolve)?);
+        making.made(&mapping);
         Ok(Import { mapping, access, resolution: Resolution::MappedNow })
     }
 
@@ -286,6 +283,36 @@ impl Consumer {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every step on the table is whole, so a panic elsewhere leaves it as it should be.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A mapping that this thread makes, for which others may wait. However the making ends, they are told.
+struct Making<'a> {
+    consumer: &'a Consumer,
+    identity: Identity,
+}
+
+impl Making<'_> {
+    fn made(self, mapping: &Arc<Mapping>) {
+        let mut state = self.consumer.state();
+        let key = state.table.find_identity(self.identity);
+        if let Some(slot) = key.and_then(|key| state.table.get_mut(key)) {
+            *slot = Some(Arc::clone(mapping));
+            state.counters.imports = state.counters.imports.wrapping_add(1);
+        }
+    }
+}
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let mut state = self.consumer.state();
+        let key = state.table.find_identity(self.identity);
+        if key.and_then(|key| state.table.get_mut(key)).is_some_and(|slot| slot.is_none()) {
+            // It was not made, so it was never handed out, and nobody uses it.
+            drop(state.table.remove(self.identity));
+        }
+        drop(state);
+        self.consumer.settled.notify_all();
     }
 }
 

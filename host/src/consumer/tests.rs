@@ -155,3 +155,39 @@ fn closing_tries_all_and_keeps_what_is_in_use() {
     drop(second);
     assert_eq!(consumer.close(), Ok(()));
 }
+
+/// A backend whose first mapping ends in a panic, once somebody else has had the time to wait for it.
+#[derive(Debug, Default)]
+struct PanicsOnce(std::sync::atomic::AtomicBool);
+
+impl Backend for PanicsOnce {
+    fn kind(&self) -> bufabi_core::wire::backend::BackendKind {
+        PosixShm.kind()
+    }
+
+    fn map(&self, descriptor: &Descriptor) -> Result<Mapping, ResolveError> {
+        if !self.0.swap(true, std::sync::atomic::Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(50));
+            panic!("as a backend must not");
+        }
+        PosixShm.map(descriptor)
+    }
+}
+
+#[test]
+fn a_thread_that_dies_while_it_maps_leaves_nobody_waiting() {
+    let owner = owner();
+    let buffer = &buffers(&owner, 1)[0];
+    let descriptor = buffer.descriptor().unwrap();
+    let consumer = Consumer::with_backends(None, vec![Box::new(PanicsOnce::default())], 4).unwrap();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| consumer.import(&descriptor).map(drop));
+        while consumer.counters().live == 0 {
+            std::thread::yield_now();
+        }
+        let second = scope.spawn(|| consumer.import(&descriptor).map(|import| import.resolution()));
+        assert!(first.join().is_err());
+        assert_eq!(second.join().unwrap(), Ok(Resolution::MappedNow));
+    });
+    assert_eq!(consumer.counters(), Counters { live: 1, imports: 1, hits: 0, evictions: 0 });
+}

@@ -15,6 +15,16 @@ use crate::sys::fault::Registration;
 use crate::sys::memory::{self, Protection};
 use crate::sys::process::current_pid;
 
+/// Bytes that this process has copied into or out of backings. Control memory, which is copied by design, does not count.
+static COPIED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that this process has copied so far into or out of the backings that it has mapped: kernels work in place, so what
+/// grows while a task runs is what was copied on its way.
+#[must_use]
+pub fn bytes_copied() -> u64 {
+    COPIED.load(Ordering::Relaxed)
+}
+
 /// A mapping that this process made, of at least one byte. Dropping it unmaps it, but not in a fork of the process.
 pub struct Mapping {
     base: NonNull<u8>,
@@ -164,6 +174,7 @@ impl Mapping {
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfRange> {
         let start = self.range(offset, out.len())?;
         let (head, words, tail) = self.split(start, out.len());
+        self.count_copy(out.len());
         let (out_head, rest) = out.split_at_mut(head.len());
         let (out_words, out_tail) = rest.split_at_mut(words.len().saturating_mul(8));
         for (out, byte) in out_head.iter_mut().zip(head) {
@@ -190,6 +201,7 @@ impl Mapping {
             return Err(out_of_range);
         }
         let (head, words, tail) = self.split(start, bytes.len());
+        self.count_copy(bytes.len());
         let (in_head, rest) = bytes.split_at(head.len());
         let (in_words, in_tail) = rest.split_at(words.len().saturating_mul(8));
         for (byte, from) in head.iter().zip(in_head) {
@@ -233,6 +245,13 @@ impl Mapping {
                 Ok(())
             }
             Err(error) => Err((ManuallyDrop::into_inner(mapping), error)),
+        }
+    }
+
+    /// Counts a copy if this is a backing, which every mapping of a file is.
+    fn count_copy(&self, length: usize) {
+        if self.registration.is_some() {
+            COPIED.fetch_add(u64::try_from(length).unwrap_or(u64::MAX), Ordering::Relaxed);
         }
     }
 
@@ -331,6 +350,19 @@ mod tests {
                 assert_eq!(part, pattern[..length], "{start}, {length}");
             }
         }
+    }
+
+    #[test]
+    fn copies_of_a_backing_count_and_copies_of_control_memory_do_not() {
+        // Other tests copy at the same time, and only ever more.
+        let control = Mapping::inherited(1 << 20).unwrap();
+        let (_name, backing) = crate::shm::create(1 << 20).unwrap();
+        let before = bytes_copied();
+        backing.write(0, &[1; 1 << 20]).unwrap();
+        backing.read(0, &mut [0; 1 << 20]).unwrap();
+        assert!(bytes_copied() - before >= 2 << 20);
+        control.write(0, &[1; 8]).unwrap();
+        assert!(control.registration.is_none());
     }
 
     #[test]

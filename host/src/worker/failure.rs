@@ -4,7 +4,7 @@ use core::fmt;
 
 use bufabi_core::Code;
 
-use super::kernel::KernelError;
+use super::kernel::{Detail, KernelError};
 use super::mailbox::MAX_TEXT;
 
 /// A failure that a worker reports. The text is cut off after 256 bytes.
@@ -28,16 +28,15 @@ impl Failure {
 
 impl From<KernelError> for Failure {
     fn from(error: KernelError) -> Self {
-        Self::new(error.code(), error.operand(), &error)
+        Self::new(error.code(), error.operand(), &Detail(error))
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.argument {
-            // A kernel's own errors name their operand.
-            Some(index) if !self.text.starts_with("operand ") => write!(f, "argument {index}: {}", self.text),
-            Some(_) | None => f.write_str(&self.text),
+            Some(index) => write!(f, "argument {index}: {}", self.text),
+            None => f.write_str(&self.text),
         }
     }
 }
@@ -52,5 +51,12 @@ mod tests {
         assert_eq!(failure.text.as_str(), "é".repeat(128));
         let failure = Failure::new(Code::Busy, Some(3), &"short");
         assert_eq!(failure.to_string(), "argument 3: short");
+    }
+
+    #[test]
+    fn a_kernels_operand_is_named_once() {
+        let error = KernelError::SelfOverlap { operand: 2 };
+        assert_eq!(error.to_string(), "operand 2: it is written and overlaps itself");
+        assert_eq!(Failure::from(error).to_string(), "argument 2: it is written and overlaps itself");
     }
 }

@@ -127,31 +127,42 @@ impl KernelError {
 
 impl fmt::Display for KernelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::Unknown { kernel } => write!(f, "no kernel has number {kernel}"),
-            Self::Counts { operands, found_operands, scalars, found_scalars } => write!(
+        if let Some(operand) = self.operand() {
+            write!(f, "operand {operand}: ")?;
+        }
+        Detail(*self).fmt(f)
+    }
+}
+
+/// What an error says without the operand, for whoever names the operand in another way.
+pub(super) struct Detail(pub(super) KernelError);
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use KernelError as E;
+        match self.0 {
+            E::Unknown { kernel } => write!(f, "no kernel has number {kernel}"),
+            E::Counts { operands, found_operands, scalars, found_scalars } => write!(
                 f,
                 "the kernel takes {operands} operands and {scalars} scalars, found {found_operands} and {found_scalars}"
             ),
-            Self::Denied { operand, granted, needed } => {
-                write!(f, "operand {operand}: the kernel needs {needed}, but the owner grants {granted}")
+            E::Denied { granted, needed, .. } => {
+                write!(f, "the kernel needs {needed}, but the owner grants {granted}")
             }
-            Self::DtypeUnsupported { operand, found } => {
-                write!(f, "operand {operand}: the kernel does not know {found}")
+            E::DtypeUnsupported { found, .. } => {
+                write!(f, "the kernel does not know {found}")
             }
-            Self::DtypeDiffers { operand, expected, found } => {
-                write!(f, "operand {operand} is {found}, the first one {expected}: all must be one type")
+            E::DtypeDiffers { expected, found, .. } => {
+                write!(f, "its type is {found}, that of the first one {expected}: all must be one type")
             }
-            Self::Ndims { operand, expected, found } => {
-                write!(f, "operand {operand} has {found} dimensions, the kernel takes {expected}")
+            E::Ndims { expected, found, .. } => {
+                write!(f, "it has {found} dimensions, the kernel takes {expected}")
             }
-            Self::Shape { operand, dim, expected, found } => {
-                write!(f, "operand {operand} has {found} elements in dimension {dim}, {expected} would fit")
+            E::Shape { dim, expected, found, .. } => {
+                write!(f, "it has {found} elements in dimension {dim}, {expected} would fit")
             }
-            Self::SelfOverlap { operand } => {
-                write!(f, "operand {operand} is written and overlaps itself")
-            }
-            Self::ScalarRange { scalar, dtype, found } => {
+            E::SelfOverlap { .. } => f.write_str("it is written and overlaps itself"),
+            E::ScalarRange { scalar, dtype, found } => {
                 write!(f, "scalar {scalar} has the bits {found:#x}, which are no {dtype}")
             }
         }

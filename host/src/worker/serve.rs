@@ -15,6 +15,7 @@ use super::reply::resolution_number;
 use super::wait::{Spin, Waited, wait};
 use super::{WaitPolicy, WorkerKind, chip, sub};
 use crate::consumer::{Consumer, Import};
+use crate::memory::mapping::bytes_copied;
 use crate::sys::event::{Doorbell, Watch};
 use crate::sys::process::{Process, set_name};
 use crate::sys::{OsError, fault, parent as parents};
@@ -60,6 +61,8 @@ struct Server<'a, K: ?Sized> {
     scratch: Box<[u8]>,
     arguments: Box<ChipStorageTaskArgs>,
     imports: Vec<Import>,
+    /// What this process had copied when it saw the request.
+    copied_before: u64,
 }
 
 /// The parent's end, among what the watch tells; the other token is the doorbell.
@@ -83,6 +86,7 @@ impl<'a, K: Kernels + ?Sized> Server<'a, K> {
             scratch: vec![0; MAX_BLOB].into_boxed_slice(),
             arguments: Box::new(ChipStorageTaskArgs::EMPTY),
             imports: Vec::new(),
+            copied_before: 0,
             inherited,
         })
     }
@@ -91,6 +95,7 @@ impl<'a, K: Kernels + ?Sized> Server<'a, K> {
         loop {
             let Some(sequence) = self.next()? else { return Ok(0) };
             let start = Instant::now();
+            self.copied_before = bytes_copied();
             let request = self.inherited.mailbox.request();
             // Requests follow one another, and each is answered before the next.
             if sequence != self.answered.wrapping_add(1) {
@@ -177,7 +182,7 @@ impl<'a, K: Kernels + ?Sized> Server<'a, K> {
             code: failure.as_ref().map_or(0, |failure| failure.code.number()),
             argument: argument.and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX),
             task: request.task,
-            bytes_copied: 0,
+            bytes_copied: bytes_copied().wrapping_sub(self.copied_before),
             nanoseconds: u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
             resolution_count: u32::try_from(resolutions.len()).unwrap_or(0),
             text_bytes: u32::try_from(text.len()).unwrap_or(0),
