@@ -4,6 +4,7 @@
 //! So the signal's handler asks the parent's descriptor, and ends this process only when the parent has ended. The kernel
 //! sends it again when the next thread that became the parent ends.
 
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, IntoRawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -25,6 +26,7 @@ pub fn end_with(parent: &Process) -> Result<(), OsError> {
     // It stays open for the handler as long as the process lives.
     PARENT.store(copy.into_raw_fd(), Ordering::Release);
     set_handler(SIGNAL, on_signal)?;
+    unblock(SIGNAL)?;
     // SAFETY: it takes numbers alone.
     retry("prctl", || unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, SIGNAL) })?;
     // It may have ended before the kernel was asked to tell.
@@ -51,6 +53,18 @@ fn set_handler(signal: i32, handler: extern "C" fn(i32)) -> Result<(), OsError> 
     // SAFETY: `action` is readable, and its handler makes no call that a handler must not make.
     retry("sigaction", || unsafe { libc::sigaction(signal, &raw const action, core::ptr::null_mut()) })?;
     Ok(())
+}
+
+/// Lets a signal through to this thread, which may have been started with it blocked: a mask is inherited.
+fn unblock(signal: i32) -> Result<(), OsError> {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: `set` is writable, and all of it is written.
+    retry("sigemptyset", || unsafe { libc::sigemptyset(set.as_mut_ptr()) })?;
+    // SAFETY: the call before wrote the set.
+    retry("sigaddset", || unsafe { libc::sigaddset(set.as_mut_ptr(), signal) })?;
+    // SAFETY: the set is readable, and the one before is not asked for.
+    let errno = unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), core::ptr::null_mut()) };
+    if errno == 0 { Ok(()) } else { Err(OsError { call: "pthread_sigmask", errno }) }
 }
 
 #[expect(clippy::as_conversions, reason = "the operating system takes a handler's address as a number")]

@@ -89,6 +89,18 @@ pub fn set_name(name: &str) -> Result<(), OsError> {
     Ok(())
 }
 
+/// Whether this process ignores a signal, as one does from its start that outlives its terminal or runs in the background.
+///
+/// # Errors
+/// [`OsError`]: EINVAL when there is no such signal.
+pub fn ignores(signal: i32) -> Result<bool, OsError> {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: `action` is writable and large enough for one answer, and nothing is changed.
+    retry("sigaction", || unsafe { libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it wrote all of it.
+    Ok(unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN)
+}
+
 /// Ends this process at once: no destructor runs and no buffer is written out, since they are copies of the parent's.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: it takes a number alone and does not return.

@@ -389,6 +389,55 @@ fn a_signal_ends_the_run_and_leaves_nothing() {
 }
 
 #[test]
+fn a_signal_that_is_ignored_from_the_start_stays_so() {
+    let graph = endless(&folder("ignored"));
+    let mut child = Command::new("sh")
+        .args(["-c", "trap '' HUP INT; exec \"$0\" run \"$1\"", env!("CARGO_BIN_EXE_bufabi")])
+        .arg(graph)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    children(child.id(), 2);
+    signal("-HUP", child.id());
+    signal("-INT", child.id());
+    sleep(Duration::from_millis(300));
+    assert_eq!(child.try_wait().unwrap(), None, "it has ended");
+    signal("-TERM", child.id());
+    assert_eq!(ended(child), (3, "bufabi: interrupted\n".to_owned()));
+}
+
+#[test]
+fn workers_end_with_a_parent_that_was_killed_whatever_signals_were_blocked() {
+    let graph = endless(&folder("blocked"));
+    let mut child = Command::new("env")
+        .args(["--block-signal=HUP", env!("CARGO_BIN_EXE_bufabi"), "run"])
+        .arg(graph)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let workers = children(child.id(), 2);
+    signal("-KILL", child.id());
+    child.wait().unwrap();
+    // Nobody is left to do so.
+    for name in left_by(child.id()) {
+        fs::remove_file(Path::new("/dev/shm").join(name)).unwrap();
+    }
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let is_running = |pid: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    };
+    while workers.iter().any(is_running) {
+        if Instant::now() > deadline {
+            workers.iter().for_each(|&worker| signal("-KILL", worker));
+            panic!("a worker goes on");
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
 fn a_full_shared_memory_is_told_and_nothing_is_left() {
     let folder = folder("full");
     let graph = json!({

@@ -110,8 +110,11 @@ impl<'de> Deserialize<'de> for Integer {
 /// Reads a graph file. Complaints name the place in it, and the line.
 pub(super) fn read(path: &Path) -> Result<GraphFile, Failure> {
     let mut text = String::new();
-    let read = File::open(path).and_then(|file| file.take(LIMIT).read_to_string(&mut text));
-    read.map_err(|error| Failure::usage(error.to_string()))?;
+    let read = File::open(path).and_then(|file| file.take(LIMIT.saturating_add(1)).read_to_string(&mut text));
+    let nbytes = read.map_err(|error| Failure::usage(error.to_string()))?;
+    if u64::try_from(nbytes).is_ok_and(|nbytes| nbytes > LIMIT) {
+        return Err(Failure::usage(format!("a graph file has at most {LIMIT} bytes")));
+    }
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     let graph = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let failure = Failure::usage(error.inner().to_string());
