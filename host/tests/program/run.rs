@@ -185,7 +185,7 @@ fn a_wrong_graph_names_the_place_and_the_kind_of_fault() {
         (
             task(json!([a, with(&c, "shape", json!([5]))])),
             1,
-            "tasks[0].args[1].shape[0]: copy: operand 1 has 5",
+            "tasks[0].args[1].shape[0]: copy: operand 1: it has 5",
         ),
         (task(json!([a, with(&c, "dtype", json!("int32"))])), 1, "tasks[0].args[1].dtype: copy"),
         (task(json!([a])), 1, "tasks[0].args: copy: the kernel takes 2 operands"),
