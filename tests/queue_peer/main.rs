@@ -8,6 +8,7 @@
     reason = "what a test did not expect fails it"
 )]
 
+mod attach;
 mod script;
 
 use std::cell::Cell;

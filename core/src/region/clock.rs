@@ -26,30 +26,39 @@ pub trait Clock {
 }
 
 /// What is left of a limit. One look comes before the first [`again`](Self::again), so a limit of 0 is one look.
+///
+/// It counts nanoseconds in 64 bits, 584 years: the arithmetic of [`Duration`] has a path to a panic, which a compiler does not
+/// always see to be closed.
 pub(crate) struct Patience {
-    limit: Duration,
-    deadline: Option<Duration>,
+    limit: u64,
+    deadline: Option<u64>,
 }
 
 impl Patience {
     pub(crate) const fn new(limit: Duration) -> Self {
-        Self { limit, deadline: None }
+        Self { limit: nanoseconds(limit), deadline: None }
     }
 
     /// Lets time pass and asks for another look; `false` when the limit is over.
     pub(crate) fn again(&mut self, clock: &mut impl Clock, watch: Watch) -> bool {
-        if self.limit.is_zero() {
+        if self.limit == 0 {
             return false;
         }
-        let now = clock.now();
+        let now = nanoseconds(clock.now());
         let deadline = *self.deadline.get_or_insert(now.saturating_add(self.limit));
         let left = deadline.saturating_sub(now);
-        if left.is_zero() {
+        if left == 0 {
             return false;
         }
-        clock.pause(watch, left);
+        clock.pause(watch, Duration::from_nanos(left));
         true
     }
+}
+
+/// As many as 64 bits can say.
+#[expect(clippy::as_conversions, reason = "widening, and From is not const")]
+const fn nanoseconds(duration: Duration) -> u64 {
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }
 
 #[cfg(test)]
