@@ -1,7 +1,13 @@
 //! `bufabi check`: the answers of the vectors, line for line, and what it says of lines that are no records.
 
 use std::io::Read;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::process::{Command, Stdio};
+
+use bufabi_core::overlap::{Relation, relate};
+use bufabi_core::wire::body::Body;
+use bufabi_core::wire::descriptor::DescriptorFields;
+use bufabi_core::{Access, DType, Descriptor, Identity, OwnerInstanceId, Tensor, View};
 
 use crate::{bufabi_with, vectors};
 
@@ -53,6 +59,27 @@ fn an_unreadable_line_is_answered_and_outweighs_a_broken_rule() {
     assert_eq!(ran.out, "size\nunreadable\nunreadable\nunreadable\nsize\n");
     assert_eq!(ran.status, 2);
     assert_eq!(ran.complaint, "bufabi: 3 of 5 lines are unreadable, line 2 first\n");
+}
+
+#[test]
+fn a_pair_too_hard_to_decide_has_the_safe_answer_and_is_counted() {
+    let identity = Identity::new(OwnerInstanceId([1; 8]), 1, NonZeroU32::MIN);
+    let body = Body::DeviceMalloc { base: NonZeroU64::MIN };
+    let (access, nbytes) = (Access::Read, 1 << 40);
+    let fields = DescriptorFields { identity, access, nbytes, owner_worker_path_id: 0, body };
+    let buffer = Descriptor::new(&fields).unwrap();
+    let view = |offset, strides: &[u32]| View::new(offset, DType::Uint8, &[59; 5], strides, nbytes).unwrap();
+    let a = view(0, &[1_000_003, 1_300_021, 1_700_021, 2_100_001, 2_900_017]);
+    let b = view(7_654_321, &[1_100_009, 1_400_017, 1_900_009, 2_300_003, 2_700_001]);
+    assert_eq!(relate(&a, &b), Relation::MayOverlap, "the pair is no longer hard");
+    let hex = |view| -> String {
+        let tensor = Tensor::new(&buffer, view).unwrap();
+        tensor.encode().iter().map(|byte| format!("{byte:02x}")).collect()
+    };
+    let (a, b) = (hex(&a), hex(&b));
+    let ran = bufabi_with(&["check", "overlaps"], format!("{a} {b}\n{a} {a}\n").as_bytes());
+    assert_eq!((ran.status, ran.out.as_str()), (0, "1 0\n1 1\n"));
+    assert_eq!(ran.complaint, "1 of 2 pairs passed the work bound and have the safe answer: 1 0\n");
 }
 
 #[test]

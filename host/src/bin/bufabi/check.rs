@@ -41,6 +41,7 @@ struct Tally {
     broken: u64,
     unreadable: u64,
     first_unreadable: u64,
+    unsure: u64,
 }
 
 impl Tally {
@@ -48,6 +49,7 @@ impl Tally {
         self.lines = self.lines.saturating_add(1);
         match outcome {
             Outcome::Holds => {}
+            Outcome::HoldsUnsure => self.unsure = self.unsure.saturating_add(1),
             Outcome::Breaks => self.broken = self.broken.saturating_add(1),
             Outcome::Unreadable => {
                 if self.unreadable == 0 {
@@ -91,7 +93,12 @@ impl Check {
         }
         out.flush().map_err(Failure::output)?;
         progress.end();
-        let Tally { lines, broken, unreadable, first_unreadable } = tally;
+        let Tally { lines, broken, unreadable, first_unreadable, unsure } = tally;
+        if unsure > 0 {
+            tell(format_args!(
+                "{unsure} of {lines} pairs passed the work bound and have the safe answer: 1 0\n"
+            ));
+        }
         if unreadable > 0 {
             Err(Failure::usage(format!(
                 "{unreadable} of {lines} lines are unreadable, line {first_unreadable} first"

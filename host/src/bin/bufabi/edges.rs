@@ -6,6 +6,7 @@ use bufabi_core::KeyedHash;
 use bufabi_core::dependencies::{
     Allocate, Argument, Capacities, Hazard, Memory, Policy, Storage, SubmitError, Tracker,
 };
+use bufabi_host::sys::random::random_bytes;
 
 use crate::failure::Failure;
 use crate::graph::{Graph, Task};
@@ -37,9 +38,13 @@ impl Edges {
     /// The edges of all tasks.
     pub(crate) fn of(graph: &Graph) -> Result<Self, Failure> {
         let arguments: Vec<Vec<Argument>> = graph.tasks.iter().map(|task| arguments(graph, task)).collect();
+        // The file chooses the views, and must not choose where they land in the tracker's tables.
+        let seed = |error| Failure::machine(format!("no random bytes: {error}"));
+        let seed = [random_bytes().map_err(seed)?, random_bytes().map_err(seed)?].map(u64::from_le_bytes);
+        let hash = KeyedHash::new(seed);
         let mut factor = 1;
         loop {
-            match track(graph, &arguments, factor) {
+            match track(graph, &arguments, factor, hash.clone()) {
                 Ok(edges) => return Ok(edges),
                 // How many there will be is not known beforehand.
                 Err(SubmitError::Links { .. } | SubmitError::Pieces { .. } | SubmitError::Entries { .. }) => {
@@ -74,7 +79,12 @@ fn arguments(graph: &Graph, task: &Task) -> Vec<Argument> {
 }
 
 /// Submits every task to a tracker of capacities that grow with `factor`.
-fn track(graph: &Graph, arguments: &[Vec<Argument>], factor: usize) -> Result<Edges, SubmitError> {
+fn track(
+    graph: &Graph,
+    arguments: &[Vec<Argument>],
+    factor: usize,
+    hash: KeyedHash,
+) -> Result<Edges, SubmitError> {
     let tasks = graph.tasks.len();
     let views: usize = arguments.iter().map(Vec::len).sum();
     let largest = graph.buffers.iter().map(|buffer| buffer.nbytes).max().unwrap_or(0);
@@ -89,8 +99,6 @@ fn track(graph: &Graph, arguments: &[Vec<Argument>], factor: usize) -> Result<Ed
         // Exact up to 16 MiB for 4 MiB of bit maps.
         odd_nbytes: usize::try_from(largest).unwrap_or(usize::MAX).min(1 << 24),
     };
-    // The identities are the graph's own numbers, which nobody chose to collide.
-    let hash = KeyedHash::new([0, 0]);
     let mut tracker = Tracker::new(Policy::Full, hash, Storage::<Heap>::allocate(&capacities));
     let mut list = Vec::new();
     for (after, arguments) in arguments.iter().enumerate() {
