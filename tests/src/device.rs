@@ -90,7 +90,7 @@ pub fn firmware_library(target: &str, features: &[&str], folder: &Path) -> Resul
     command.args(["--features", &enabled]);
     run(&mut command)?;
     // The next set of features would take its place.
-    let library = folder.join(["libbufabi_firmware", target, &features.join("-"), "a"].join("."));
+    let library = folder.join(format!("libbufabi_firmware-{}.a", [&[target], features].concat().join("-")));
     let made = built(&command, target)?.join("libbufabi_firmware.a");
     fs::copy(&made, &library).map_err(|error| format!("{}: {error}", made.display()))?;
     Ok(library)
