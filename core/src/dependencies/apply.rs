@@ -5,14 +5,15 @@ use super::argument::ArgumentSlot;
 use super::backing::{Kind, OTHER, PITCHES};
 use super::groups::{GroupSlot, hash_of};
 use super::layout::{Layout, ONE_ROW};
+use super::lookup::STEPS;
 use super::pool::{Memory, NONE};
 use super::rest::{Shape, Sight};
 use super::state::State;
 use super::tree;
 use crate::overlap::{self, FirstCommon, Relation};
 
-/// Runs that may be walked to see whether anything is left of a piece that is overwritten again.
-const STEPS: u32 = 256;
+/// Steps of a write's that may be taken to see whether anything is left of one piece that is overwritten again.
+const STEPS_FOR_A_PIECE: u32 = 256;
 
 /// Room that a home needs for every range in it when it is laid out anew: a piece becomes three.
 const MORE_PIECES: u32 = 2;
@@ -48,6 +49,7 @@ impl<M: Memory> State<M> {
         let footprint = &argument.shape.footprint;
         let hash = hash_of(&self.hash, argument.backing, Kind::Write, footprint);
         let equal = self.groups.find(hash, argument.backing, Kind::Write, footprint);
+        self.steps = STEPS;
         self.cut_all(argument, Kind::Read);
         if equal == NONE {
             self.cut_all(argument, Kind::Write);
@@ -185,7 +187,7 @@ impl<M: Memory> State<M> {
             for &area in layout.areas() {
                 // Cutting changes the tree, so what the write meets is noted first.
                 let root = self.backings.slots.at(argument.backing).plane(number).root(kind);
-                let mut leaf = tree::collect(&mut self.nodes, root, &area);
+                let mut leaf = tree::collect(&mut self.nodes, root, &area, NONE);
                 let exact = layout.exact && number != OTHER;
                 while leaf != NONE {
                     let next = self.nodes.at(leaf).chain();
@@ -211,7 +213,7 @@ impl<M: Memory> State<M> {
         let backing = self.backings.slots.at(group.backing);
         let sight = Sight { nodes: &self.nodes, groups: &self.groups.slots, backing };
         let shape = sight.shape(piece);
-        match overlap::relate_footprints(&write.footprint, &shape.footprint) {
+        match overlap::relate_within(&write.footprint, &shape.footprint, &mut self.steps) {
             Relation::Disjoint => {}
             Relation::Overlapping { covers: true } => self.remove_piece(leaf),
             Relation::Overlapping { covers: false } | Relation::MayOverlap => self.shadow(leaf),
@@ -254,12 +256,16 @@ impl<M: Memory> State<M> {
     }
 
     /// Later writes are known to hide all of a piece.
-    fn nothing_is_left(&self, leaf: u32) -> bool {
+    fn nothing_is_left(&mut self, leaf: u32) -> bool {
         let piece = self.nodes.at(leaf);
         let group = self.groups.slots.at(piece.group());
         let backing = self.backings.slots.at(group.backing);
         let sight = Sight { nodes: &self.nodes, groups: &self.groups.slots, backing };
         let shape = sight.shape(piece);
-        sight.first_left(&shape, &shape, group.sequence, &mut { STEPS }, &mut []) == FirstCommon::Nowhere
+        let given = self.steps.min(STEPS_FOR_A_PIECE);
+        let mut left = given;
+        let first = sight.first_left(&shape, &shape, group.sequence, &mut left);
+        self.steps = self.steps.saturating_sub(given.saturating_sub(left));
+        first == FirstCommon::Nowhere
     }
 }

@@ -35,6 +35,12 @@ impl Layout {
         self.areas.get(..self.len).unwrap_or(&self.areas)
     }
 
+    /// One area that contains them all.
+    pub(super) fn hull(&self) -> Area {
+        let [first, ..] = self.areas;
+        self.areas().iter().fold(first, |hull, area| hull.hull(area))
+    }
+
     #[inline]
     fn of_range(start: u64, end: u64, pitch: u64, exact: bool) -> Self {
         if end <= pitch {

@@ -1,14 +1,17 @@
 //! What a view must wait for: the live pieces that it meets, one edge for each task and hazard.
 
+use core::cmp::Reverse;
 use core::fmt;
 
 use super::argument::ArgumentSlot;
 use super::backing::{BackingSlot, Kind, OTHER};
+use super::groups::EntrySlot;
 use super::layout::{self, Layout};
+use super::paint::{self, Maps, UsedUp};
 use super::pool::{Memory, NONE, Pool, index};
 use super::rest::{Shape, Sight};
 use super::state::State;
-use super::tasks::{Handle, TaskSlot};
+use super::tasks::{Handle, TaskSlot, Tasks};
 use super::tree::{self, Node};
 use crate::overlap::FirstCommon;
 use crate::wire::identity::Identity;
@@ -101,6 +104,24 @@ impl<M: Memory> Found<M> {
         self.edges.as_ref().get(..index(self.len)).unwrap_or(&[])
     }
 
+    /// Notes all tasks of a group, from its first entry on.
+    #[inline]
+    fn note_all(
+        &mut self,
+        entries: &Pool<M, EntrySlot>,
+        tasks: &mut Tasks<M>,
+        first_entry: u32,
+        why: &Why,
+        byte: u64,
+    ) {
+        let mut next = first_entry;
+        while next != NONE {
+            let entry = entries.at(next);
+            self.note(&mut tasks.slots, entry.task, why, byte);
+            next = entry.in_group[1];
+        }
+    }
+
     /// Notes that a task must be waited for, once for each hazard, with the lowest rank and byte.
     #[inline]
     fn note(&mut self, tasks: &mut Pool<M, TaskSlot>, slot: u32, why: &Why, byte: u64) {
@@ -147,20 +168,22 @@ struct Why {
     rank: u32,
 }
 
-/// Runs that the lookup of one argument may walk before it gives the safe answer.
-pub(super) const STEPS: u32 = 1 << 20;
+/// Steps that the lookup of one argument may take for pieces that are not edges at once, before it gives the safe answer: one
+/// for a piece that is looked at or a run that is walked, and those of the overlap test. At some 100 ns, 30 ms.
+pub(super) const STEPS: u32 = 1 << 18;
+
+/// Where the backing is small, it paints when it has taken so many.
+const STEPS_BEFORE_PAINTING: u32 = 1 << 14;
 
 impl<M: Memory> State<M> {
     /// Finds what one argument must wait for.
     #[inline]
     pub(super) fn look_up(&mut self, argument: &ArgumentSlot, stamp: u64) {
-        let mut steps = STEPS;
-        let mut why = Why {
-            stamp,
-            hazard: Hazard::ReadAfterWrite,
-            identity: self.backings.slots.at(argument.backing).identity,
-            rank: argument.rank,
-        };
+        let backing = self.backings.slots.at(argument.backing);
+        let paints_soon = backing.nbytes <= paint::SMALL && paint::fits(self.words.as_ref(), backing.nbytes);
+        let mut steps = if paints_soon { STEPS_BEFORE_PAINTING } else { STEPS };
+        let mut why =
+            Why { stamp, hazard: Hazard::ReadAfterWrite, identity: backing.identity, rank: argument.rank };
         if argument.reads {
             self.find(argument, Kind::Write, &why, &mut steps);
         }
@@ -174,9 +197,26 @@ impl<M: Memory> State<M> {
 
     #[inline]
     fn find(&mut self, argument: &ArgumentSlot, kind: Kind, why: &Why, steps: &mut u32) {
+        if !self.meet(argument, kind, why, steps, true) && self.paint(argument, kind, why) == Err(UsedUp) {
+            self.meet(argument, kind, why, steps, false);
+        }
+    }
+
+    /// Notes the pieces that are met. Where it is not known whether anything is left of one, it gives the safe answer and counts
+    /// it; or ends with `false`, if all can be painted instead.
+    #[inline]
+    fn meet(
+        &mut self,
+        argument: &ArgumentSlot,
+        kind: Kind,
+        why: &Why,
+        steps: &mut u32,
+        may_paint: bool,
+    ) -> bool {
         let Self { nodes, groups, backings, entries, tasks, found, words, inexact, .. } = self;
         let backing = backings.slots.at(argument.backing);
         let sight = Sight { nodes, groups: &groups.slots, backing };
+        let mut is_known = true;
         for (number, plane) in backing.planes.iter().enumerate() {
             let root = plane.root(kind);
             if root == NONE {
@@ -186,48 +226,78 @@ impl<M: Memory> State<M> {
             let exact = layout.exact && number != OTHER;
             for area in layout.areas() {
                 tree::search(nodes, root, area, |_, piece| {
-                    let group = groups.slots.at(piece.group());
-                    let mut next = group.first_entry;
-                    if next == NONE {
+                    let first_entry = groups.slots.at(piece.group()).first_entry;
+                    if first_entry == NONE {
                         return true;
                     }
                     let byte = if exact && !piece.shadowed {
                         layout::first_common_byte(area, &piece.area, plane.pitch)
                     } else {
-                        match common(&sight, &argument.shape, piece, group.sequence, steps, words.as_mut()) {
+                        match first_common(&sight, &argument.shape, piece, steps) {
                             FirstCommon::Nowhere => return true,
                             FirstCommon::At(byte) => byte,
                             FirstCommon::NotBelow(byte) => {
+                                if may_paint && paint::fits(words.as_ref(), backing.nbytes) {
+                                    is_known = false;
+                                    return false;
+                                }
                                 *inexact = inexact.saturating_add(1);
                                 byte
                             }
                         }
                     };
-                    while next != NONE {
-                        let entry = entries.at(next);
-                        found.note(&mut tasks.slots, entry.task, why, byte);
-                        next = entry.in_group[1];
-                    }
+                    found.note_all(entries, tasks, first_entry, why, byte);
                     true
                 });
+                if !is_known {
+                    return false;
+                }
             }
         }
+        true
+    }
+
+    /// Notes what is left of all pieces that are met: they are painted one by one, the newest first, and each write takes its
+    /// bytes away from those that older ones may still have.
+    fn paint(&mut self, argument: &ArgumentSlot, kind: Kind, why: &Why) -> Result<(), UsedUp> {
+        let Self { nodes, groups, backings, entries, tasks, found, words, .. } = self;
+        let backing = backings.slots.at(argument.backing);
+        let asked = &argument.shape.footprint;
+        let mut maps = Maps::new(words.as_mut(), backing.nbytes, asked)?;
+        let mut chain = NONE;
+        for plane in &backing.planes {
+            // One area, so that no piece is met twice.
+            let area = Layout::of(asked, plane.pitch).hull();
+            chain = tree::collect(nodes, plane.writes, &area, chain);
+            if kind == Kind::Read {
+                chain = tree::collect(nodes, plane.reads, &area, chain);
+            }
+        }
+        chain = tree::sort_chain(nodes, chain, |piece| Reverse(groups.slots.at(piece.group()).sequence));
+        let sight = Sight { nodes, groups: &groups.slots, backing };
+        while chain != NONE && !maps.is_empty() {
+            let piece = nodes.at(chain);
+            let group = groups.slots.at(piece.group());
+            let footprint = sight.shape(piece).footprint;
+            let first = match group.kind {
+                Kind::Write => maps.take(&footprint),
+                Kind::Read => maps.look(&footprint),
+            }?;
+            if let Some(byte) = first.filter(|_| group.kind == kind) {
+                found.note_all(entries, tasks, group.first_entry, why, byte);
+            }
+            chain = piece.chain();
+        }
+        Ok(())
     }
 }
 
 #[inline(never)]
-fn common<M: Memory>(
+fn first_common<M: Memory>(
     sight: &Sight<'_, M>,
     asked: &Shape,
     piece: &Node,
-    sequence: u64,
     steps: &mut u32,
-    words: &mut [u64],
 ) -> FirstCommon {
-    let shape = sight.shape(piece);
-    if piece.shadowed {
-        sight.first_left(asked, &shape, sequence, steps, words)
-    } else {
-        sight.first_common(asked, &shape, steps, words)
-    }
+    sight.first_common(asked, piece, steps)
 }

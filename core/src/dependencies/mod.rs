@@ -35,6 +35,7 @@ pub use tasks::{Cause, Handle, LinkSlot, Ready, TaskSlot};
 pub use tree::Node as PieceSlot;
 
 use self::backing::Kind;
+use self::lookup::STEPS;
 use self::pool::{NONE, count};
 use self::state::State;
 use crate::keyed_hash::KeyedHash;
@@ -287,6 +288,7 @@ impl<M: Memory> State<M> {
 
     /// Takes a task's views away. A write that hides bytes of an older one, which is still there, stays without its task.
     fn retire_entries(&mut self, task: u32) {
+        let mut steps = STEPS;
         loop {
             let entry = self.tasks.slots.at(task).first_entry;
             if entry == NONE {
@@ -297,7 +299,7 @@ impl<M: Memory> State<M> {
             let backing = group.backing;
             if in_group != [NONE; 2] {
                 self.remove_entry(entry);
-            } else if group.kind == Kind::Write && self.hides_something(number) {
+            } else if group.kind == Kind::Write && self.hides_something(number, &mut steps) {
                 self.remove_entry(entry);
                 self.enter_tombstones(number);
             } else {

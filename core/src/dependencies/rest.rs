@@ -3,7 +3,6 @@
 use super::backing::{BackingSlot, Kind, OTHER};
 use super::groups::GroupSlot;
 use super::layout::{self, Layout};
-use super::paint::Maps;
 use super::pool::{Memory, NONE, Pool};
 use super::tree::{self, Node};
 use crate::overlap::{self, FirstCommon, Footprint};
@@ -47,43 +46,35 @@ impl<M: Memory> Sight<'_, M> {
         Shape { footprint, nested: true }
     }
 
-    /// The lowest byte that a view has in common with a piece of which no write hides any.
-    pub(super) fn first_common(
-        &self,
-        asked: &Shape,
-        piece: &Shape,
-        steps: &mut u32,
-        words: &mut [u64],
-    ) -> FirstCommon {
-        match overlap::first_common_of_footprints(&asked.footprint, &piece.footprint) {
-            FirstCommon::NotBelow(_) => self.first_left(asked, piece, u64::MAX, steps, words),
-            found @ (FirstCommon::Nowhere | FirstCommon::At(_)) => found,
+    /// The lowest byte that a view has in common with a piece, and that nobody wrote after it.
+    pub(super) fn first_common(&self, asked: &Shape, piece: &Node, steps: &mut u32) -> FirstCommon {
+        let shape = self.shape(piece);
+        if piece.shadowed {
+            // No more than half of what is left, so that one piece does not take them all from the others.
+            let mut left = *steps >> 1;
+            *steps = steps.saturating_sub(left);
+            let first = self.first_left(asked, &shape, self.groups.at(piece.group()).sequence, &mut left);
+            *steps = steps.saturating_add(left);
+            first
+        } else {
+            overlap::first_common_within(&asked.footprint, &shape.footprint, steps)
         }
     }
 
-    /// The lowest byte that a view has in common with a piece, and that nobody wrote after `sequence`.
+    /// The lowest byte that a view has in common with a piece, and that nobody wrote after `sequence`: from run to run of what
+    /// both have, past what was written since.
     pub(super) fn first_left(
         &self,
         asked: &Shape,
         piece: &Shape,
         sequence: u64,
         steps: &mut u32,
-        words: &mut [u64],
     ) -> FirstCommon {
-        let walked = self.walk(asked, piece, sequence, steps);
-        match (walked, Maps::new(words, self.backing.nbytes)) {
-            (FirstCommon::NotBelow(_), Some(maps)) => self.painted(maps, asked, piece, sequence),
-            _ => walked,
-        }
-    }
-
-    /// From run to run of what both have, past what was written since.
-    fn walk(&self, asked: &Shape, piece: &Shape, sequence: u64, steps: &mut u32) -> FirstCommon {
         let mut at = asked.footprint.origin().max(piece.footprint.origin());
         if !(asked.nested && piece.nested) {
             return FirstCommon::NotBelow(at);
         }
-        let mut looked_at = NONE;
+        let (mut looked_at, mut hidden) = (NONE, 0_u32);
         loop {
             let Some(left) = steps.checked_sub(1) else { return FirstCommon::NotBelow(at) };
             *steps = left;
@@ -97,12 +88,13 @@ impl<M: Memory> Sight<'_, M> {
             if common > start {
                 continue;
             }
-            match self.cover(at, sequence) {
+            match self.cover(at, sequence, steps) {
                 Cover::Hidden { group, end } => {
-                    // Often one write hides all of it.
-                    if group != looked_at {
+                    // Often one write hides all of it. That is asked after 1, 2, 4 ... runs, since it costs more than a run.
+                    hidden = hidden.saturating_add(1);
+                    if hidden.is_power_of_two() && group != looked_at {
                         let later = &self.groups.at(group).footprint;
-                        if hides(later, &asked.footprint) || hides(later, &piece.footprint) {
+                        if hides(later, &asked.footprint, steps) || hides(later, &piece.footprint, steps) {
                             return FirstCommon::Nowhere;
                         }
                         looked_at = group;
@@ -116,7 +108,7 @@ impl<M: Memory> Sight<'_, M> {
     }
 
     /// Who wrote that byte after `sequence`.
-    fn cover(&self, byte: u64, sequence: u64) -> Cover {
+    fn cover(&self, byte: u64, sequence: u64, steps: &mut u32) -> Cover {
         let mut answer = Cover::Visible;
         for (number, plane) in self.backing.planes.iter().enumerate() {
             if plane.writes == NONE {
@@ -125,6 +117,11 @@ impl<M: Memory> Sight<'_, M> {
             let cell = layout::cell(byte, plane.pitch);
             tree::search(self.nodes, plane.writes, &cell, |_, piece| {
                 let group = self.groups.at(piece.group());
+                let Some(left) = steps.checked_sub(1) else {
+                    answer = Cover::Unknown;
+                    return false;
+                };
+                *steps = left;
                 if group.sequence <= sequence {
                     return true;
                 }
@@ -134,10 +131,8 @@ impl<M: Memory> Sight<'_, M> {
                         .filter(|&(start, _)| start == byte)
                         .map(|(_, end)| end)
                 } else {
-                    match overlap::first_common_of_footprints(
-                        &group.footprint,
-                        &Footprint::single_run(byte, 1),
-                    ) {
+                    let one = Footprint::single_run(byte, 1);
+                    match overlap::first_common_within(&group.footprint, &one, steps) {
                         FirstCommon::At(_) => Some(byte.saturating_add(1)),
                         FirstCommon::Nowhere => None,
                         FirstCommon::NotBelow(_) => {
@@ -161,24 +156,8 @@ impl<M: Memory> Sight<'_, M> {
         answer
     }
 
-    fn painted(&self, mut maps: Maps<'_>, asked: &Shape, piece: &Shape, sequence: u64) -> FirstCommon {
-        maps.start(&asked.footprint, &piece.footprint);
-        for plane in self.backing.planes.iter().filter(|plane| plane.writes != NONE) {
-            for area in Layout::of(&bounds(&asked.footprint), plane.pitch).areas() {
-                tree::search(self.nodes, plane.writes, area, |_, later| {
-                    let group = self.groups.at(later.group());
-                    if group.sequence > sequence {
-                        maps.take_away(&group.footprint);
-                    }
-                    true
-                });
-            }
-        }
-        maps.first().map_or(FirstCommon::Nowhere, FirstCommon::At)
-    }
-
-    /// A write hides bytes of a shadowed piece that is older than it.
-    pub(super) fn hides_something(&self, write: &GroupSlot) -> bool {
+    /// A write hides bytes of a shadowed piece that is older than it, or may: that is not known when the steps are used up.
+    pub(super) fn hides_something(&self, write: &GroupSlot, steps: &mut u32) -> bool {
         let mut found = false;
         for plane in &self.backing.planes {
             for root in [Kind::Write, Kind::Read]
@@ -188,9 +167,10 @@ impl<M: Memory> Sight<'_, M> {
             {
                 for area in Layout::of(&write.footprint, plane.pitch).areas() {
                     tree::search(self.nodes, root, area, |_, piece| {
+                        *steps = steps.saturating_sub(1);
                         found = piece.shadowed
                             && self.groups.at(piece.group()).sequence < write.sequence
-                            && overlap::relate_footprints(&write.footprint, &self.shape(piece).footprint)
+                            && overlap::relate_within(&write.footprint, &self.shape(piece).footprint, steps)
                                 .may_overlap();
                         !found
                     });
@@ -205,11 +185,6 @@ impl<M: Memory> Sight<'_, M> {
 }
 
 /// One write covers all of another view.
-fn hides(later: &Footprint, earlier: &Footprint) -> bool {
-    later.spans(earlier) && overlap::relate_footprints(later, earlier).covers()
-}
-
-/// The range from a footprint's first byte to its last.
-fn bounds(footprint: &Footprint) -> Footprint {
-    Footprint::single_run(footprint.origin(), footprint.extent())
+fn hides(later: &Footprint, earlier: &Footprint, steps: &mut u32) -> bool {
+    later.spans(earlier) && overlap::relate_within(later, earlier, steps).covers()
 }

@@ -4,7 +4,7 @@ use super::area::Area;
 use super::argument::ArgumentSlot;
 use super::backing::{Backings, FEW_TOMBSTONES};
 use super::groups::{EntrySlot, Groups};
-use super::lookup::Found;
+use super::lookup::{Found, STEPS};
 use super::pool::{Memory, NONE, Pool};
 use super::rest::Sight;
 use super::tasks::Tasks;
@@ -32,6 +32,8 @@ pub(super) struct State<M: Memory> {
     pub(super) inexact: u64,
     /// Pieces that the arguments of the current submit still need.
     pub(super) reserved: u32,
+    /// Steps that the current write may still take to see what is left of others.
+    pub(super) steps: u32,
 }
 
 impl<M: Memory> State<M> {
@@ -51,6 +53,7 @@ impl<M: Memory> State<M> {
             stamp: 0,
             inexact: 0,
             reserved: 0,
+            steps: 0,
         };
         (state, storage.arguments)
     }
@@ -238,10 +241,11 @@ impl<M: Memory> State<M> {
         if backing.tombstones == 0 || (backing.shadowed > 0 && backing.tombstones < backing.sweep_at) {
             return;
         }
+        let mut steps = STEPS;
         let mut group = backing.first_tombstone;
         while group != NONE {
             let next = self.groups.slots.at(group).tombstones[1];
-            if !self.hides_something(group) {
+            if !self.hides_something(group, &mut steps) {
                 self.remove_group(group);
             }
             group = next;
@@ -250,11 +254,11 @@ impl<M: Memory> State<M> {
         backing.sweep_at = backing.tombstones.saturating_mul(2).max(FEW_TOMBSTONES);
     }
 
-    /// A write hides bytes of a piece that is older.
-    pub(super) fn hides_something(&self, group: u32) -> bool {
+    /// A write hides bytes of a piece that is older, as far as the steps allow to know.
+    pub(super) fn hides_something(&self, group: u32, steps: &mut u32) -> bool {
         let write = self.groups.slots.at(group);
         let backing = self.backings.slots.at(write.backing);
         let sight = Sight { nodes: &self.nodes, groups: &self.groups.slots, backing };
-        backing.shadowed > 0 && sight.hides_something(write)
+        backing.shadowed > 0 && sight.hides_something(write, steps)
     }
 }

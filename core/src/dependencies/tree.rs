@@ -140,12 +140,11 @@ pub(super) fn search<M: Memory>(
     }
 }
 
-/// Chains every leaf that meets the area, and gives the first of them.
-pub(super) fn collect<M: Memory>(nodes: &mut Nodes<M>, root: u32, area: &Area) -> u32 {
+/// Puts every leaf that meets the area before those of a chain, and gives the first of them.
+pub(super) fn collect<M: Memory>(nodes: &mut Nodes<M>, root: u32, area: &Area, mut chain: u32) -> u32 {
     let mut stack = [NONE; STACK];
     let mut depth = 0_usize;
     let mut next = root;
-    let mut chain = NONE;
     while next != NONE {
         let node = nodes.at_mut(next);
         let mut following = NONE;
@@ -168,6 +167,59 @@ pub(super) fn collect<M: Memory>(nodes: &mut Nodes<M>, root: u32, area: &Area) -
         next = following;
     }
     chain
+}
+
+/// Sorts a chain by a key, and gives the first of it.
+pub(super) fn sort_chain<M: Memory, K: Ord>(
+    nodes: &mut Nodes<M>,
+    chain: u32,
+    key: impl Fn(&Node) -> K,
+) -> u32 {
+    // Sorted chains of 1, 2, 4 ... leaves, as the digits of the number of leaves so far.
+    let mut sorted = [NONE; STACK];
+    let mut next = chain;
+    while next != NONE {
+        let mut one = next;
+        next = nodes.at(one).chain();
+        nodes.at_mut(one).set_chain(NONE);
+        for other in &mut sorted {
+            if *other == NONE {
+                *other = one;
+                break;
+            }
+            one = merge_chains(nodes, core::mem::replace(other, NONE), one, &key);
+        }
+    }
+    sorted.into_iter().fold(NONE, |all, other| merge_chains(nodes, other, all, &key))
+}
+
+fn merge_chains<M: Memory, K: Ord>(
+    nodes: &mut Nodes<M>,
+    mut a: u32,
+    mut b: u32,
+    key: impl Fn(&Node) -> K,
+) -> u32 {
+    let (mut first, mut last) = (NONE, NONE);
+    loop {
+        let next = if a == NONE {
+            core::mem::replace(&mut b, NONE)
+        } else if b == NONE {
+            core::mem::replace(&mut a, NONE)
+        } else {
+            let smaller = if key(nodes.at(a)) <= key(nodes.at(b)) { &mut a } else { &mut b };
+            let following = nodes.at(*smaller).chain();
+            core::mem::replace(smaller, following)
+        };
+        if last == NONE {
+            first = next;
+        } else {
+            nodes.at_mut(last).set_chain(next);
+        }
+        if a == NONE && b == NONE {
+            return first;
+        }
+        last = next;
+    }
 }
 
 /// Some leaf of a tree that has one.
@@ -405,7 +457,7 @@ mod tests {
                 found.sort_unstable();
                 prop_assert_eq!(&found, &expected);
                 let mut collected = Vec::new();
-                let mut next = collect(&mut nodes, root, asked);
+                let mut next = collect(&mut nodes, root, asked, NONE);
                 while next != NONE {
                     collected.push(next);
                     next = nodes.at(next).chain();

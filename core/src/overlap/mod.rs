@@ -84,13 +84,25 @@ pub fn relate(a: &View, b: &View) -> Relation {
 /// [`relate`] of views in normal form, for those who keep it.
 #[must_use]
 pub fn relate_footprints(a: &Footprint, b: &Footprint) -> Relation {
+    relate_by(a, b, &mut Work::new())
+}
+
+/// [`relate_footprints`], for many pairs that share a number of steps: what this one took, and one more, is taken from them.
+pub(crate) fn relate_within(a: &Footprint, b: &Footprint, steps: &mut u32) -> Relation {
+    let Some(available) = steps.checked_sub(1) else { return Relation::MayOverlap };
+    let mut work = Work::of(available);
+    let relation = relate_by(a, b, &mut work);
+    *steps = available.saturating_sub(work.steps_taken());
+    relation
+}
+
+fn relate_by(a: &Footprint, b: &Footprint, work: &mut Work) -> Relation {
     if a == b {
         return Relation::Overlapping { covers: true };
     }
-    let mut work = Work::new();
-    match share_a_byte(a, b, &mut work) {
+    match share_a_byte(a, b, work) {
         Answer::No => Relation::Disjoint,
-        Answer::Yes => match cover::covers(a, b, &mut work) {
+        Answer::Yes => match cover::covers(a, b, work) {
             Answer::Yes => Relation::Overlapping { covers: true },
             Answer::No => Relation::Overlapping { covers: false },
             Answer::Unknown => Relation::MayOverlap,
@@ -129,10 +141,26 @@ pub fn first_common(a: &View, b: &View) -> FirstCommon {
 /// [`first_common`] of views in normal form.
 #[must_use]
 pub fn first_common_of_footprints(a: &Footprint, b: &Footprint) -> FirstCommon {
+    first_common_by(a, b, &mut Work::new())
+}
+
+/// [`first_common_of_footprints`], for many pairs that share a number of steps: what this one took, and one more, is taken
+/// from them.
+pub(crate) fn first_common_within(a: &Footprint, b: &Footprint, steps: &mut u32) -> FirstCommon {
+    let Some(available) = steps.checked_sub(1) else {
+        return FirstCommon::NotBelow(a.origin().max(b.origin()));
+    };
+    let mut work = Work::of(available);
+    let first = first_common_by(a, b, &mut work);
+    *steps = available.saturating_sub(work.steps_taken());
+    first
+}
+
+fn first_common_by(a: &Footprint, b: &Footprint, work: &mut Work) -> FirstCommon {
     if a.origin() == b.origin() {
         return FirstCommon::At(a.origin());
     }
-    match first_common::lowest(a, b, &mut Work::new()) {
+    match first_common::lowest(a, b, work) {
         Ok(Some(byte)) => FirstCommon::At(byte),
         Ok(None) => FirstCommon::Nowhere,
         Err(first_common::UsedUp) => match Window::of_both(a, b) {

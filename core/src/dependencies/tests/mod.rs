@@ -1,5 +1,6 @@
 //! The tracker against its definition: random sequences of everything that can happen to one.
 
+mod bound;
 mod capacities;
 mod extremes;
 mod growth;
