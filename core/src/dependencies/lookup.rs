@@ -197,13 +197,16 @@ impl<M: Memory> State<M> {
 
     #[inline]
     fn find(&mut self, argument: &ArgumentSlot, kind: Kind, why: &Why, steps: &mut u32) {
-        if !self.meet(argument, kind, why, steps, true) && self.paint(argument, kind, why) == Err(UsedUp) {
-            self.meet(argument, kind, why, steps, false);
+        if !self.meet(argument, kind, why, steps, None)
+            && let Err(newest) = self.paint(argument, kind, why)
+        {
+            self.meet(argument, kind, why, steps, Some(newest));
         }
     }
 
     /// Notes the pieces that are met. Where it is not known whether anything is left of one, it gives the safe answer and counts
-    /// it; or ends with `false`, if all can be painted instead.
+    /// it; or ends with `false`, if all can be painted instead. Where that was tried, it passes over those that are newer than
+    /// `unpainted`.
     #[inline]
     fn meet(
         &mut self,
@@ -211,7 +214,7 @@ impl<M: Memory> State<M> {
         kind: Kind,
         why: &Why,
         steps: &mut u32,
-        may_paint: bool,
+        unpainted: Option<u64>,
     ) -> bool {
         let Self { nodes, groups, backings, entries, tasks, found, words, inexact, .. } = self;
         let backing = backings.slots.at(argument.backing);
@@ -226,8 +229,9 @@ impl<M: Memory> State<M> {
             let exact = layout.exact && number != OTHER;
             for area in layout.areas() {
                 tree::search(nodes, root, area, |_, piece| {
-                    let first_entry = groups.slots.at(piece.group()).first_entry;
-                    if first_entry == NONE {
+                    let group = groups.slots.at(piece.group());
+                    let first_entry = group.first_entry;
+                    if first_entry == NONE || unpainted.is_some_and(|newest| group.sequence > newest) {
                         return true;
                     }
                     let byte = if exact && !piece.shadowed {
@@ -237,7 +241,7 @@ impl<M: Memory> State<M> {
                             FirstCommon::Nowhere => return true,
                             FirstCommon::At(byte) => byte,
                             FirstCommon::NotBelow(byte) => {
-                                if may_paint && paint::fits(words.as_ref(), backing.nbytes) {
+                                if unpainted.is_none() && paint::fits(words.as_ref(), backing.nbytes) {
                                     is_known = false;
                                     return false;
                                 }
@@ -259,11 +263,14 @@ impl<M: Memory> State<M> {
 
     /// Notes what is left of all pieces that are met: they are painted one by one, the newest first, and each write takes its
     /// bytes away from those that older ones may still have.
-    fn paint(&mut self, argument: &ArgumentSlot, kind: Kind, why: &Why) -> Result<(), UsedUp> {
+    ///
+    /// # Errors
+    /// More words would have to be painted than one lookup may: the number of the newest group that is not painted.
+    fn paint(&mut self, argument: &ArgumentSlot, kind: Kind, why: &Why) -> Result<(), u64> {
         let Self { nodes, groups, backings, entries, tasks, found, words, .. } = self;
         let backing = backings.slots.at(argument.backing);
         let asked = &argument.shape.footprint;
-        let mut maps = Maps::new(words.as_mut(), backing.nbytes, asked)?;
+        let mut maps = Maps::new(words.as_mut(), backing.nbytes, asked).map_err(|UsedUp| u64::MAX)?;
         let mut chain = NONE;
         for plane in &backing.planes {
             // One area, so that no piece is met twice.
@@ -282,7 +289,8 @@ impl<M: Memory> State<M> {
             let first = match group.kind {
                 Kind::Write => maps.take(&footprint),
                 Kind::Read => maps.look(&footprint),
-            }?;
+            }
+            .map_err(|UsedUp| group.sequence)?;
             if let Some(byte) = first.filter(|_| group.kind == kind) {
                 found.note_all(entries, tasks, group.first_entry, why, byte);
             }
