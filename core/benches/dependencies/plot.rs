@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 const WIDTH: f64 = 720.0;
+/// The page is wider than the plot: the last label and the title end beyond it.
+const PAGE: f64 = 760.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 70.0;
 const RIGHT: f64 = 20.0;
@@ -28,8 +30,8 @@ fn y(nanoseconds: f64) -> f64 {
 /// The curves, each with its name.
 pub(crate) fn svg(curves: &[(&str, Vec<(f64, f64)>)]) -> String {
     let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
-         font-size=\"13\">\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"white\"/>\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {PAGE} {HEIGHT}\" font-family=\"sans-serif\" \
+         font-size=\"13\">\n<rect width=\"{PAGE}\" height=\"{HEIGHT}\" fill=\"white\"/>\n\
          <text x=\"{LEFT}\" y=\"22\" font-size=\"15\">Dependency lookup, at most 4 edges found: \
          nanoseconds by live views on the backing</text>\n"
     );
