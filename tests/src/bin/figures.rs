@@ -73,13 +73,10 @@ fn tables(rows: &str, medians: &HashMap<String, f64>) -> Result<String, Box<dyn 
         let mut lines = table.lines();
         writeln!(out, "\n### {}\n", lines.next().unwrap_or_default())?;
         let rows = lines.map(|line| row(line, medians)).collect::<Result<Vec<_>, _>>()?;
-        let copy = rows.iter().find(|row| row.operation == "plain copy").and_then(|row| row.measured);
         out.push_str("| operation | goal, ns | measured, ns | |\n|---|---|---|---|\n");
-        for Row { operation, goal, measured } in rows {
-            let goal_ns = match goal.strip_prefix("copy*") {
-                Some(times) => copy.zip(times.parse().ok()).map(|(copy, times): (f64, f64)| copy * times),
-                None => goal.replace(',', "").parse().ok(),
-            };
+        for Row { operation, goal, measured } in &rows {
+            let goal_ns = goal_ns(goal, &rows);
+            let measured = *measured;
             let verdict = match (goal_ns, measured) {
                 (Some(goal), Some(measured)) if measured <= goal => "reached",
                 (Some(_), Some(_)) => "**missed**",
@@ -91,6 +88,18 @@ fn tables(rows: &str, medians: &HashMap<String, f64>) -> Result<String, Box<dyn 
         }
     }
     Ok(out)
+}
+
+/// A goal in numbers, or by another row of the table: `that row*1.2`, `that row+400`.
+fn goal_ns(goal: &str, rows: &[Row<'_>]) -> Option<f64> {
+    let of = |name: &str| rows.iter().find(|row| row.operation == name)?.measured;
+    if let Some((name, times)) = goal.split_once('*') {
+        return Some(of(name)? * times.parse::<f64>().ok()?);
+    }
+    if let Some((name, more)) = goal.split_once('+') {
+        return Some(of(name)? + more.parse::<f64>().ok()?);
+    }
+    goal.parse().ok()
 }
 
 fn row<'a>(line: &'a str, medians: &HashMap<String, f64>) -> Result<Row<'a>, String> {

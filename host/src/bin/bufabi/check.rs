@@ -28,7 +28,7 @@ const WRITE_AT: usize = 64 * 1024;
 Examples:
   cut -d' ' -f1 tests/vectors/tensors.txt | bufabi check tensors
   cut -d' ' -f1,2 tests/vectors/chip.txt | bufabi check chip
-  bufabi check descriptors < records.hex | sort | uniq -c")]
+  cut -d' ' -f1 tests/vectors/descriptors.txt | bufabi check descriptors | sort | uniq -c")]
 pub(crate) struct Check {
     /// What the lines hold.
     kind: Kind,

@@ -30,8 +30,8 @@ use source::Source;
 anything else is a blob.
 
 Examples:
-  bufabi inspect tensor.bin
-  bufabi inspect --as blob mailbox.bin --json
+  bufabi inspect --hex \"$(sed -n 2p tests/vectors/tensors.txt | cut -d' ' -f1)\"
+  bufabi inspect --as blob --hex 0000000000000000 --json
   bufabi inspect --hex 4253000201000000a0a1a2a3a4a5a6a7"
 )]
 pub(crate) struct Inspect {

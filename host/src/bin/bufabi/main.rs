@@ -26,12 +26,13 @@ use failure::Failure;
 /// process failed.
 #[derive(Parser)]
 #[command(
+    name = "bufabi",
     version,
     max_term_width = 110,
     after_help = "Examples:
   bufabi run examples/gram.json                            runs a task graph across processes
   bufabi plan examples/gram.json --svg > gram.svg          draws which of its tasks wait for which
-  bufabi inspect tensor.bin                                tells what a record says, and what is wrong with it
+  bufabi inspect --hex 4253                                tells what a record says, and what is wrong with it
   cut -d' ' -f1 tests/vectors/tensors.txt | bufabi check tensors | sort | uniq -c
   bufabi layout --c > layout.h                             the wire's records for C"
 )]
