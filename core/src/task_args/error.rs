@@ -105,7 +105,8 @@ pub enum SubmitError {
         second: usize,
         /// The backing that they share.
         identity: Identity,
-        /// The lowest byte that both name, from the backing's start.
+        /// The lowest byte that both name, from the backing's start; the lowest that their bounds share, when the exact one
+        /// would have passed the work bound of overlaps.
         byte: u64,
     },
     /// Whether two arguments clash was not found out within the work that a submit may cost.
