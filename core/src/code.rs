@@ -15,6 +15,8 @@ pub enum Fault {
     Capacity,
     /// The machine or its operating system: no space, no descriptor, a process that died.
     Machine,
+    /// This library: a fault in it, to be reported.
+    Library,
 }
 
 impl Fault {
@@ -27,6 +29,7 @@ impl Fault {
             Self::Caller => "caller",
             Self::Capacity => "capacity",
             Self::Machine => "machine",
+            Self::Library => "library",
         }
     }
 }
@@ -444,6 +447,20 @@ codes! {
     349 QueueCount "queue_count" Sender;
     /// A message or a reservation that is not current.
     350 QueueHandle "queue_handle" Caller;
+
+    // The C boundary of the host.
+    /// A fault in this library: a panic that was stopped at its boundary.
+    420 Internal "internal" Library;
+    /// No handle of this process is that number.
+    421 HandleUnknown "handle_unknown" Caller;
+    /// The handle belongs to something of another kind.
+    422 HandleKind "handle_kind" Caller;
+    /// What the handle belonged to has been released.
+    423 HandleReleased "handle_released" Caller;
+    /// As many handles of a kind are in use as there can be.
+    424 HandlesFull "handles_full" Capacity;
+    /// A number that is none of an option's values.
+    425 OptionUnknown "option_unknown" Caller;
 }
 
 impl fmt::Display for Code {

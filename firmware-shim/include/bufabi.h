@@ -136,8 +136,8 @@ size_t bufabi_chip_storage_task_args_size(void);
 const char *bufabi_status_name(bufabi_status_t status);
 
 /**
- * Whose fault a status is: `"nobody"` for 0, `"sender"`, `"caller"`, `"capacity"` or `"machine"`, and `"unknown_status"` for a number
- * that is none. Never NULL, never freed.
+ * Whose fault a status is: `"nobody"` for 0, `"sender"`, `"caller"`, `"capacity"`, `"machine"` or `"library"`, and `"unknown_status"`
+ * for a number that is none. Never NULL, never freed.
  */
 const char *bufabi_status_fault(bufabi_status_t status);
 

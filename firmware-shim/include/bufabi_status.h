@@ -166,5 +166,11 @@
 #define BUFABI_STATUS_QUEUE_STOP 348 /* fault of: sender */
 #define BUFABI_STATUS_QUEUE_COUNT 349 /* fault of: sender */
 #define BUFABI_STATUS_QUEUE_HANDLE 350 /* fault of: caller */
+#define BUFABI_STATUS_INTERNAL 420 /* fault of: library */
+#define BUFABI_STATUS_HANDLE_UNKNOWN 421 /* fault of: caller */
+#define BUFABI_STATUS_HANDLE_KIND 422 /* fault of: caller */
+#define BUFABI_STATUS_HANDLE_RELEASED 423 /* fault of: caller */
+#define BUFABI_STATUS_HANDLES_FULL 424 /* fault of: capacity */
+#define BUFABI_STATUS_OPTION_UNKNOWN 425 /* fault of: caller */
 
 #endif /* BUFABI_STATUS_H */

@@ -192,7 +192,7 @@ impl<'a> Schedule<'a> {
         let pid = workers.pid(worker).unwrap_or(0);
         let message = format!("task {task:?} on worker {name} (process {pid}): {what}");
         match fault {
-            Fault::Machine | Fault::Capacity => Failure::machine(message),
+            Fault::Machine | Fault::Capacity | Fault::Library => Failure::machine(message),
             Fault::Nobody | Fault::Sender | Fault::Caller => Failure::broken(message),
         }
     }

@@ -7,9 +7,9 @@ use bufabi_core::wire::chip_args::MaterializeError;
 use bufabi_core::wire::tensor::RawTensor;
 use bufabi_core::{Blob, BlobError, ChipStorageTaskArgs, ChipTensor, Code, Tensor};
 
-use crate::argument::{Span, apart};
-use crate::log::{answer, refused};
-use crate::status::Status;
+use super::argument::{Span, apart};
+use super::boundary::{answer, answer_of, noted};
+use super::status::Status;
 
 /// Makes a chip's tensor of the `len` bytes of a tensor, exactly 144 at any alignment, and the address at which its backing was
 /// resolved. It is written to the 128 bytes at `chip_tensor_128`, aligned to 64, and only on success.
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn bufabi_chip_tensor_from(
     chip_tensor_128: *mut c_void,
 ) -> Status {
     let out = chip_tensor_128.cast::<ChipTensor>();
-    let make = || {
+    answer("chip_tensor_from", || {
         apart(&[Span::check(tensor, len, 1)?, Span::of(out)?])?;
         if len != RawTensor::SIZE {
             return Err(Code::Size);
@@ -33,14 +33,13 @@ pub unsafe extern "C" fn bufabi_chip_tensor_from(
         // the call: the caller's promise above, and that the result lies elsewhere was just checked. The slice does
         // not outlive this closure.
         let bytes = unsafe { slice::from_raw_parts(tensor.cast::<u8>(), len) };
-        let tensor = Tensor::from_bytes(bytes).map_err(|error| error.code())?;
+        let tensor = Tensor::from_bytes(bytes).map_err(|error| noted(error.code(), &error))?;
         let mut chip_tensor = ChipTensor::ZERO;
-        chip_tensor.materialize_into(&tensor, base).map_err(|error| error.code())?;
+        chip_tensor.materialize_into(&tensor, base).map_err(|error| noted(error.code(), &error))?;
         // SAFETY: not NULL and aligned to 64: checked by Span. Writable: the caller's promise above.
         unsafe { out.write(chip_tensor) };
         Ok(())
-    };
-    answer("chip_tensor_from", make())
+    })
 }
 
 /// Finds the address of a tensor's backing and writes it to `*base`. `tensor` is 144 checked bytes at any alignment, alive for
@@ -70,7 +69,7 @@ pub unsafe extern "C" fn bufabi_blob_materialize(
     tensor_index: *mut i32,
 ) -> Status {
     let out = task_args.cast::<ChipStorageTaskArgs>();
-    let make = || {
+    answer_of("blob_materialize", || {
         apart(&[Span::check(bytes, readable, 1)?, Span::of(out)?, Span::of(tensor_index)?])?;
         let resolve = resolve.ok_or(Code::NullPointer)?;
         // SAFETY: not NULL, aligned for u8, without a wrap and within isize::MAX: checked by Span. Readable and unwritten for
@@ -86,7 +85,7 @@ pub unsafe extern "C" fn bufabi_blob_materialize(
             if let BlobError::Tensor { index, .. } = error {
                 set_index(usize::try_from(index).unwrap_or(usize::MAX));
             }
-            error.code()
+            noted(error.code(), &error)
         })?;
         // SAFETY: not NULL and aligned to 64: checked by Span. Written before and writable, by nobody else during the call: the
         // caller's promise above; any bytes are a value of it. It does not outlive this closure.
@@ -107,13 +106,9 @@ pub unsafe extern "C" fn bufabi_blob_materialize(
             }
             Err(MaterializeError::Chip { index, error }) => {
                 set_index(index);
-                Err(error.code())
+                Err(noted(error.code(), &error))
             }
-            Err(MaterializeError::TooMany(error)) => Err(error.code()),
+            Err(MaterializeError::TooMany(error)) => Err(noted(error.code(), &error)),
         }
-    };
-    match make() {
-        Ok(status) => status,
-        Err(code) => refused("blob_materialize", code),
-    }
+    })
 }

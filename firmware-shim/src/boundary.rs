@@ -1,23 +1,30 @@
 //! Turns a result into the status that C sees, and says a refusal where a feature asks for it.
 
+use core::fmt;
+
 use bufabi_core::Code;
 
 use crate::status::Status;
 
-/// The status of a function's result.
+/// What a function answers: 0 when its work is done, else why it is not.
 #[inline]
-pub(crate) fn answer(operation: &'static str, result: Result<(), Code>) -> Status {
-    match result {
-        Ok(()) => Code::Ok.number(),
-        Err(code) => refused(operation, code),
-    }
+pub(crate) fn answer(operation: &'static str, work: impl FnOnce() -> Result<(), Code>) -> Status {
+    answer_of(operation, || work().map(|()| Code::Ok.number()))
 }
 
-/// The status of a refusal, said once.
+/// The same where the work has a status of its own to pass on: that of a function of the caller's.
 #[inline]
-pub(crate) fn refused(operation: &'static str, code: Code) -> Status {
-    say(operation, code);
-    code.number()
+pub(crate) fn answer_of(operation: &'static str, work: impl FnOnce() -> Result<Status, Code>) -> Status {
+    work().unwrap_or_else(|code| {
+        say(operation, code);
+        code.number()
+    })
+}
+
+/// The code of an error. What it says in words is lost: its formatting would be larger than all the rest.
+#[inline]
+pub(crate) fn noted(code: Code, _: &impl fmt::Display) -> Code {
+    code
 }
 
 #[cfg(feature = "defmt")]

@@ -14,8 +14,8 @@ pub extern "C" fn bufabi_status_name(status: Status) -> *const c_char {
     Code::from_number(status).map_or(c"unknown_status", Code::c_name).as_ptr()
 }
 
-/// Whose fault a status is: `"nobody"` for 0, `"sender"`, `"caller"`, `"capacity"` or `"machine"`, and `"unknown_status"` for a number
-/// that is none. Never NULL, never freed.
+/// Whose fault a status is: `"nobody"` for 0, `"sender"`, `"caller"`, `"capacity"`, `"machine"` or `"library"`, and `"unknown_status"`
+/// for a number that is none. Never NULL, never freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn bufabi_status_fault(status: Status) -> *const c_char {
     Code::from_number(status).map_or(c"unknown_status", |code| fault_name(code.fault())).as_ptr()
@@ -28,6 +28,7 @@ const fn fault_name(fault: Fault) -> &'static CStr {
         Fault::Caller => c"caller",
         Fault::Capacity => c"capacity",
         Fault::Machine => c"machine",
+        Fault::Library => c"library",
     }
 }
 

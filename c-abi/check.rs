@@ -6,9 +6,9 @@ use core::slice;
 use bufabi_core::wire::tensor::RawTensor;
 use bufabi_core::{Blob, BlobError, Code, Descriptor, RawDescriptor, Tensor};
 
-use crate::argument::{Span, apart};
-use crate::log::answer;
-use crate::status::Status;
+use super::argument::{Span, apart};
+use super::boundary::{answer, noted};
+use super::status::Status;
 
 /// Checks the `len` bytes of a descriptor: exactly 88. Any alignment.
 ///
@@ -16,7 +16,7 @@ use crate::status::Status;
 /// `bytes` points to `len` readable bytes that nobody writes during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bufabi_descriptor_check(bytes: *const c_void, len: usize) -> Status {
-    let check = || {
+    answer("descriptor_check", || {
         Span::check(bytes, len, 1)?;
         if len != RawDescriptor::SIZE {
             return Err(Code::Size);
@@ -24,9 +24,8 @@ pub unsafe extern "C" fn bufabi_descriptor_check(bytes: *const c_void, len: usiz
         // SAFETY: not NULL, aligned for u8, without a wrap and within isize::MAX: checked by Span. Readable and unwritten for
         // the call: the caller's promise above. The slice does not outlive this closure.
         let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), len) };
-        Descriptor::from_bytes(bytes).map(drop).map_err(|error| error.code())
-    };
-    answer("descriptor_check", check())
+        Descriptor::from_bytes(bytes).map(drop).map_err(|error| noted(error.code(), &error))
+    })
 }
 
 /// Checks the `len` bytes of a tensor: exactly 144. Any alignment.
@@ -35,7 +34,7 @@ pub unsafe extern "C" fn bufabi_descriptor_check(bytes: *const c_void, len: usiz
 /// `bytes` points to `len` readable bytes that nobody writes during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bufabi_tensor_check(bytes: *const c_void, len: usize) -> Status {
-    let check = || {
+    answer("tensor_check", || {
         Span::check(bytes, len, 1)?;
         if len != RawTensor::SIZE {
             return Err(Code::Size);
@@ -43,9 +42,8 @@ pub unsafe extern "C" fn bufabi_tensor_check(bytes: *const c_void, len: usize) -
         // SAFETY: not NULL, aligned for u8, without a wrap and within isize::MAX: checked by Span. Readable and unwritten for
         // the call: the caller's promise above. The slice does not outlive this closure.
         let bytes = unsafe { slice::from_raw_parts(bytes.cast::<u8>(), len) };
-        Tensor::from_bytes(bytes).map(drop).map_err(|error| error.code())
-    };
-    answer("tensor_check", check())
+        Tensor::from_bytes(bytes).map(drop).map_err(|error| noted(error.code(), &error))
+    })
 }
 
 /// Checks a blob that starts at `bytes`, of which `readable` bytes are at hand; any alignment, and bytes behind the blob are allowed.
@@ -62,7 +60,7 @@ pub unsafe extern "C" fn bufabi_blob_check(
     tensors: *mut i32,
     scalars: *mut i32,
 ) -> Status {
-    let check = || {
+    answer("blob_check", || {
         apart(&[Span::check(bytes, readable, 1)?, Span::of(tensors)?, Span::of(scalars)?])?;
         // SAFETY: not NULL, aligned for u8, without a wrap and within isize::MAX: checked by Span. Readable and unwritten for
         // the call: the caller's promise above, and that the two out-parameters lie elsewhere was just checked. The slice
@@ -85,9 +83,8 @@ pub unsafe extern "C" fn bufabi_blob_check(
                     // SAFETY: not NULL and aligned for i32: checked by Span. Writable: the caller's promise above.
                     unsafe { tensors.write(index) };
                 }
-                Err(error.code())
+                Err(noted(error.code(), &error))
             }
         }
-    };
-    answer("blob_check", check())
+    })
 }
