@@ -3,10 +3,11 @@
 use core::cell::Cell;
 
 use bufabi_core::{Access, DType, View};
+use bufabi_device::kernel::number::{Element, Number};
+use bufabi_device::kernel::{is_number, is_value};
 use half::{bf16, f16};
 use proptest::prelude::*;
 
-use super::number::{Element, Number};
 use super::*;
 
 /// A backing and a view of it.

@@ -6,6 +6,9 @@ use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use bufabi_core::{Access, View, ViewError};
+use bufabi_device::kernel::Bits;
+
+use super::strided::Strided;
 
 /// A view of mapped memory, with the right that the owner grants.
 ///
@@ -71,6 +74,22 @@ impl<'a> Operand<'a> {
     #[must_use]
     pub const fn access(&self) -> Access {
         self.access
+    }
+}
+
+impl<'a> bufabi_device::kernel::Operand for Operand<'a> {
+    type Elements<T: Bits> = Strided<'a, T>;
+
+    fn view(&self) -> &View {
+        Operand::view(self)
+    }
+
+    fn access(&self) -> Access {
+        Operand::access(self)
+    }
+
+    fn elements<T: Bits>(&self) -> Option<Strided<'a, T>> {
+        Strided::new(self)
     }
 }
 

@@ -7,7 +7,7 @@
 use core::marker::PhantomData;
 use core::ptr;
 
-use bufabi_core::view::MAX_NDIMS;
+use bufabi_device::kernel::{Bits, Elements, Geometry};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::operand::Operand;
@@ -17,15 +17,9 @@ use super::operand::Operand;
 /// Elements are numbered by their distance from the first one. A line is a number of elements at a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<'a, T> {
-    /// The first element, at any alignment.
+    /// The first element, at any alignment. All within the geometry's reach are mapped for `'a`.
     first: *mut T,
-    /// Elements from the first to the last, both counted. All of them are mapped for `'a`.
-    reach: usize,
-    shape: [usize; MAX_NDIMS],
-    strides: [usize; MAX_NDIMS],
-    ndims: usize,
-    loads: bool,
-    stores: bool,
+    geometry: Geometry,
     memory: PhantomData<&'a [u8]>,
 }
 
@@ -34,44 +28,30 @@ impl<'a, T: Copy + FromBytes + IntoBytes + Immutable> Strided<'a, T> {
     #[must_use]
     pub fn new(operand: &Operand<'a>) -> Option<Self> {
         let view = operand.view();
-        if usize::try_from(view.dtype().size()).ok()? != size_of::<T>() {
-            return None;
-        }
+        let geometry = Geometry::new(view, operand.access(), size_of::<T>())?;
         let offset = usize::try_from(view.byte_offset()).ok()?;
-        // An extent is a whole number of elements, at least one.
-        let reach = usize::try_from(view.extent()).ok()?.checked_div(size_of::<T>())?;
-        let wide = |slots: &[u32; MAX_NDIMS]| slots.map(|slot| usize::try_from(slot).unwrap_or(usize::MAX));
-        Some(Self {
-            // The operand keeps all up to the view's end mapped.
-            first: operand.base().as_ptr().wrapping_add(offset).cast(),
-            reach,
-            shape: wide(view.shape_slots()),
-            strides: wide(view.stride_slots()),
-            ndims: usize::from(view.ndims()),
-            loads: operand.access().reads(),
-            stores: operand.access().writes(),
-            memory: PhantomData,
-        })
+        // The operand keeps all up to the view's end mapped.
+        let first = operand.base().as_ptr().wrapping_add(offset).cast();
+        Some(Self { first, geometry, memory: PhantomData })
     }
 
     /// Elements of each dimension.
     #[must_use]
     pub fn shape(&self) -> &[usize] {
-        self.shape.get(..self.ndims).unwrap_or(&self.shape)
+        self.geometry.shape()
     }
 
     /// Elements from one index to the next, of each dimension.
     #[must_use]
     pub fn strides(&self) -> &[usize] {
-        self.strides.get(..self.ndims).unwrap_or(&self.strides)
+        self.geometry.strides()
     }
 
     /// Reads the line that starts at element `start`. Elements that are not there, or that may not be read, leave their
     /// slots as they are.
     #[inline]
     pub fn load(&self, start: usize, step: usize, line: &mut [T]) {
-        let there = if self.loads { self.there(start, step) } else { 0 };
-        let there = there.min(line.len());
+        let there = self.geometry.readable(start, step, line.len());
         let line = line.get_mut(..there).unwrap_or_default();
         let from = self.first.wrapping_add(start);
         if step == 1 {
@@ -96,8 +76,7 @@ impl<'a, T: Copy + FromBytes + IntoBytes + Immutable> Strided<'a, T> {
     /// dropped.
     #[inline]
     pub fn store(&self, start: usize, step: usize, line: &[T]) {
-        let there = if self.stores { self.there(start, step) } else { 0 };
-        let there = there.min(line.len());
+        let there = self.geometry.writable(start, step, line.len());
         let line = line.get(..there).unwrap_or_default();
         let to = self.first.wrapping_add(start);
         if step == 1 {
@@ -116,16 +95,21 @@ impl<'a, T: Copy + FromBytes + IntoBytes + Immutable> Strided<'a, T> {
             to = to.wrapping_add(step);
         }
     }
+}
 
-    /// Elements within reach of a line from `start` on; at least `usize::MAX` of them when it never moves.
+impl<T: Bits> Elements<T> for Strided<'_, T> {
+    fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
     #[inline]
-    fn there(&self, start: usize, step: usize) -> usize {
-        match self.reach.checked_sub(start) {
-            None | Some(0) => 0,
-            Some(left) => {
-                left.wrapping_sub(1).checked_div(step).map_or(usize::MAX, |steps| steps.saturating_add(1))
-            }
-        }
+    fn load(&self, start: usize, step: usize, line: &mut [T]) {
+        Strided::load(self, start, step, line);
+    }
+
+    #[inline]
+    fn store(&self, start: usize, step: usize, line: &[T]) {
+        Strided::store(self, start, step, line);
     }
 }
 

@@ -3,8 +3,9 @@
 use core::fmt;
 
 use bufabi_core::Code;
+use bufabi_device::kernel::Detail;
 
-use super::kernel::{Detail, KernelError};
+use super::kernel::KernelError;
 use super::mailbox::MAX_TEXT;
 
 /// A failure that a worker reports. The text is cut off after 256 bytes.

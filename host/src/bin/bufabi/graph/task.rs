@@ -183,7 +183,7 @@ fn call(kernel: Kernel, arguments: &[Argument], scalars: &[Scalar]) -> Result<Ca
                 "scalars".to_owned()
             }
             KernelError::Counts { .. } => "args".to_owned(),
-            KernelError::Unknown { .. } => "kernel".to_owned(),
+            KernelError::Unknown { .. } | KernelError::Scratch { .. } => "kernel".to_owned(),
         };
         failure.at(&place)
     })?;

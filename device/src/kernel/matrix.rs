@@ -3,8 +3,10 @@
 //! Operands are cut into blocks that fit in the caches, packed as wide numbers whatever their strides, and worked on
 //! there. Each element of a result is one sum in the order of its index, across all blocks, and is rounded once.
 
+use zerocopy::{FromBytes, IntoBytes};
+
 use super::number::Number;
-use crate::memory::Strided;
+use super::operand::{Bits, Elements};
 
 /// Rows of a block of the result.
 const ROWS: usize = 64;
@@ -16,6 +18,9 @@ const TERMS: usize = 128;
 const TILE_ROWS: usize = 4;
 /// Columns of a result that are kept in registers, and divide [`COLUMNS`].
 const TILE_COLUMNS: usize = 8;
+
+/// Words of the memory that a product takes: room for its three blocks, whatever it computes in.
+pub(super) const SCRATCH_WORDS: usize = TERMS * ROWS + TERMS * COLUMNS + ROWS * COLUMNS;
 
 /// A rectangle of an operand: where it starts, and its two directions.
 #[derive(Clone, Copy)]
@@ -29,18 +34,19 @@ struct Block {
 
 /// C is A times B; with `accumulate`, C and A times B.
 pub(super) fn matmul<T: Number>(
-    a: &Strided<'_, T>,
-    b: &Strided<'_, T>,
-    c: &Strided<'_, T>,
+    a: &impl Elements<T>,
+    b: &impl Elements<T>,
+    c: &impl Elements<T>,
     accumulate: bool,
+    scratch: &mut [u64],
 ) {
     let (Some((m, a_row)), Some((k, a_column))) = (dimension(a, 0), dimension(a, 1)) else { return };
     let (Some((n, b_column)), Some((_, b_row))) = (dimension(b, 1), dimension(b, 0)) else { return };
     let (Some((_, c_row)), Some((_, c_column))) = (dimension(c, 0), dimension(c, 1)) else { return };
     let zero = T::Wide::default();
-    let mut a_pack = vec![zero; TERMS * ROWS];
-    let mut b_pack = vec![zero; TERMS * COLUMNS];
-    let mut sums = vec![zero; ROWS * COLUMNS];
+    let Some((a_pack, scratch)) = cut(scratch, TERMS * ROWS) else { return };
+    let Some((b_pack, scratch)) = cut(scratch, TERMS * COLUMNS) else { return };
+    let Some((sums, _)) = cut(scratch, ROWS * COLUMNS) else { return };
     let mut line = [T::default(); COLUMNS];
     for (row, rows) in blocks(m, ROWS) {
         for (column, columns) in blocks(n, COLUMNS) {
@@ -51,7 +57,7 @@ pub(super) fn matmul<T: Number>(
             };
             sums.fill(zero);
             if accumulate {
-                pack(c, c_block, &mut sums, COLUMNS, &mut line);
+                pack(c, c_block, sums, COLUMNS, &mut line);
             }
             for (term, terms) in blocks(k, TERMS) {
                 let a_block = Block {
@@ -64,11 +70,11 @@ pub(super) fn matmul<T: Number>(
                     outer: (terms, b_row),
                     inner: (columns, b_column),
                 };
-                pack(a, a_block, &mut a_pack, ROWS, &mut line);
-                pack(b, b_block, &mut b_pack, COLUMNS, &mut line);
-                multiply::<T>(&a_pack, &b_pack, &mut sums, (rows, columns, terms));
+                pack(a, a_block, a_pack, ROWS, &mut line);
+                pack(b, b_block, b_pack, COLUMNS, &mut line);
+                multiply::<T>(a_pack, b_pack, sums, (rows, columns, terms));
             }
-            unpack(c, c_block, &sums, &mut line);
+            unpack(c, c_block, sums, &mut line);
         }
     }
 }
@@ -112,10 +118,15 @@ fn multiply<T: Number>(
 }
 
 /// C is the sum of each row of A; with `accumulate`, C and that sum.
-pub(super) fn sum_rows<T: Number>(a: &Strided<'_, T>, c: &Strided<'_, T>, accumulate: bool) {
+pub(super) fn sum_rows<T: Number>(
+    a: &impl Elements<T>,
+    c: &impl Elements<T>,
+    accumulate: bool,
+    scratch: &mut [u64],
+) {
     let (Some((m, a_row)), Some((n, a_column))) = (dimension(a, 0), dimension(a, 1)) else { return };
     let Some((_, c_step)) = dimension(c, 0) else { return };
-    let mut pack_of_a = vec![T::Wide::default(); TERMS * ROWS];
+    let Some((pack_of_a, _)) = cut(scratch, TERMS * ROWS) else { return };
     let mut line = [T::default(); COLUMNS];
     for (row, rows) in blocks(m, ROWS) {
         let c_block = Block { start: place(row, c_step, 0, 0), outer: (1, 0), inner: (rows, c_step) };
@@ -129,7 +140,7 @@ pub(super) fn sum_rows<T: Number>(a: &Strided<'_, T>, c: &Strided<'_, T>, accumu
                 outer: (terms, a_column),
                 inner: (rows, a_row),
             };
-            pack(a, block, &mut pack_of_a, ROWS, &mut line);
+            pack(a, block, pack_of_a, ROWS, &mut line);
             for column in pack_of_a.as_chunks::<ROWS>().0.iter().take(terms) {
                 for (sum, &value) in sums.iter_mut().zip(column) {
                     *sum = T::add(*sum, value);
@@ -141,8 +152,16 @@ pub(super) fn sum_rows<T: Number>(a: &Strided<'_, T>, c: &Strided<'_, T>, accumu
 }
 
 /// Elements of a dimension, and elements from one to the next.
-fn dimension<T: Number>(operand: &Strided<'_, T>, dim: usize) -> Option<(usize, usize)> {
-    Some((*operand.shape().get(dim)?, *operand.strides().get(dim)?))
+fn dimension<T: Number>(operand: &impl Elements<T>, dim: usize) -> Option<(usize, usize)> {
+    Some((*operand.geometry().shape().get(dim)?, *operand.geometry().strides().get(dim)?))
+}
+
+/// The first `count` words as as many wide numbers, which are never larger, and the words behind. There are enough, since
+/// [`SCRATCH_WORDS`] were asked for.
+fn cut<W: Bits>(scratch: &mut [u64], count: usize) -> Option<(&mut [W], &mut [u64])> {
+    let (words, rest) = scratch.split_at_mut_checked(count)?;
+    let (numbers, _) = <[W]>::mut_from_prefix_with_elems(words.as_mut_bytes(), count).ok()?;
+    Some((numbers, rest))
 }
 
 /// Cuts `count` into pieces of at most `size`: where each starts, and how long it is.
@@ -157,7 +176,7 @@ fn place(row: usize, row_step: usize, column: usize, column_step: usize) -> usiz
 
 /// Packs a block: its line number `i` from `i * width` of `out` on, widened. It is read along the smaller step.
 fn pack<T: Number>(
-    operand: &Strided<'_, T>,
+    operand: &impl Elements<T>,
     block: Block,
     out: &mut [T::Wide],
     width: usize,
@@ -181,7 +200,7 @@ fn pack<T: Number>(
 }
 
 /// Rounds and stores a block of sums, [`COLUMNS`] of them to a line. It is written along the smaller step.
-fn unpack<T: Number>(operand: &Strided<'_, T>, block: Block, sums: &[T::Wide], line: &mut [T; COLUMNS]) {
+fn unpack<T: Number>(operand: &impl Elements<T>, block: Block, sums: &[T::Wide], line: &mut [T; COLUMNS]) {
     let Block { start, outer, inner } = block;
     if inner.1 <= outer.1 || outer.0 == 1 {
         for (sums, at) in sums.chunks(COLUMNS).zip(starts(start, outer)) {

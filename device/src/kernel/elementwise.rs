@@ -1,11 +1,11 @@
 //! Kernels that take one element of each operand at a time: fill, copy, add, mul, scale.
 
+use super::lines::{LINE, for_each_line};
 use super::number::{Element, Number};
-use crate::memory::Strided;
-use crate::memory::lines::{LINE, for_each_line};
+use super::operand::Elements;
 
 /// C is `value` everywhere.
-pub(super) fn fill<T: Element>(c: &Strided<'_, T>, value: T) {
+pub(super) fn fill<T: Element>(c: &impl Elements<T>, value: T) {
     let line = [value; LINE];
     for_each_line([c], true, |[c], length| {
         c.store(line.get(..length).unwrap_or(&line));
@@ -13,7 +13,7 @@ pub(super) fn fill<T: Element>(c: &Strided<'_, T>, value: T) {
 }
 
 /// C is A. Where C overlaps itself the last index wins.
-pub(super) fn copy<T: Element>(a: &Strided<'_, T>, c: &Strided<'_, T>) {
+pub(super) fn copy<T: Element, E: Elements<T>>(a: &E, c: &E) {
     let mut line = [T::default(); LINE];
     for_each_line([a, c], false, |[a, c], length| {
         let line = line.get_mut(..length).unwrap_or_default();
@@ -23,7 +23,7 @@ pub(super) fn copy<T: Element>(a: &Strided<'_, T>, c: &Strided<'_, T>) {
 }
 
 /// C is `operation` of each element of A.
-pub(super) fn map<T: Number>(a: &Strided<'_, T>, c: &Strided<'_, T>, operation: impl Fn(T::Wide) -> T::Wide) {
+pub(super) fn map<T: Number, E: Elements<T>>(a: &E, c: &E, operation: impl Fn(T::Wide) -> T::Wide) {
     let mut line = [T::default(); LINE];
     for_each_line([a, c], true, |[a, c], length| {
         let line = line.get_mut(..length).unwrap_or_default();
@@ -34,10 +34,10 @@ pub(super) fn map<T: Number>(a: &Strided<'_, T>, c: &Strided<'_, T>, operation: 
 }
 
 /// C is `operation` of each element of A and its counterpart in B.
-pub(super) fn zip<T: Number>(
-    a: &Strided<'_, T>,
-    b: &Strided<'_, T>,
-    c: &Strided<'_, T>,
+pub(super) fn zip<T: Number, E: Elements<T>>(
+    a: &E,
+    b: &E,
+    c: &E,
     operation: impl Fn(T::Wide, T::Wide) -> T::Wide,
 ) {
     let mut lines = [[T::default(); LINE]; 2];

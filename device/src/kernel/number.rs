@@ -2,22 +2,25 @@
 
 use half::{bf16, f16};
 
-use crate::memory::lines::Bits;
+use super::operand::Bits;
 
 /// An element that moves by its bits: the lowest of a scalar are its value.
-pub(super) trait Element: Bits {
+pub trait Element: Bits {
     /// The value in a scalar's lowest bits.
     fn from_scalar(bits: u64) -> Self;
 }
 
 /// An element that kernels compute with.
-pub(super) trait Number: Element {
+pub trait Number: Element {
     /// What it computes in.
-    type Wide: Copy + Default;
+    type Wide: Bits;
+    /// As what it computes in; exact.
     fn widen(self) -> Self::Wide;
     /// The nearest element to a result, even when two are equally near.
     fn round(wide: Self::Wide) -> Self;
+    /// The sum.
     fn add(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+    /// The product.
     fn mul(a: Self::Wide, b: Self::Wide) -> Self::Wide;
 }
 
