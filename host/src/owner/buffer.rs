@@ -13,13 +13,17 @@ use crate::memory::Mapping;
 pub struct Buffer {
     endpoint: Endpoint,
     descriptor: Descriptor,
-    /// `None` once its release has begun.
+    /// `None` for memory that this process does not map, and once its release has begun.
     mapping: Option<Arc<Mapping>>,
 }
 
 impl Buffer {
-    pub(super) const fn new(endpoint: Endpoint, descriptor: Descriptor, mapping: Arc<Mapping>) -> Self {
-        Self { endpoint, descriptor, mapping: Some(mapping) }
+    pub(super) const fn new(
+        endpoint: Endpoint,
+        descriptor: Descriptor,
+        mapping: Option<Arc<Mapping>>,
+    ) -> Self {
+        Self { endpoint, descriptor, mapping }
     }
 
     /// Its name.
@@ -34,7 +38,8 @@ impl Buffer {
         self.descriptor.nbytes()
     }
 
-    /// The owner's own mapping, for loads and stores whatever is granted to others; `None` once its release has begun.
+    /// The owner's own mapping, for loads and stores whatever is granted to others; `None` for memory that this process does not
+    /// map, and once its release has begun.
     #[must_use]
     pub fn mapping(&self) -> Option<&Mapping> {
         self.mapping.as_deref()
@@ -82,7 +87,7 @@ impl Buffer {
         tensor(&self.descriptor, view)
     }
 
-    /// Unmaps and unlinks it, each at most once. After a success every call says that it is stale.
+    /// Unmaps and frees it, each at most once. After a success every call says that it is stale.
     ///
     /// # Errors
     /// [`ReleaseError`]: while tasks or views hold it nothing changes; after a failure it can be called again.

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use bufabi_core::owner_table::{LookupError, OwnerError};
+use bufabi_core::wire::backend::BackendKind;
 use bufabi_core::wire::descriptor::FieldSet;
 use bufabi_core::{Code, DescriptorError, Identity, ViewError};
 
@@ -47,6 +48,11 @@ pub enum OwnError {
         /// Where it differs.
         fields: FieldSet,
     },
+    /// It is no memory that this process maps.
+    NotMapped {
+        /// What it is.
+        backend_kind: BackendKind,
+    },
     /// The view is not one of this buffer.
     View(ViewError),
 }
@@ -70,7 +76,7 @@ pub enum ReleaseError {
         /// How often they hold it.
         holds: u32,
     },
-    /// The operating system refused a part; what worked will not be done again.
+    /// The operating system or a device refused a part; what worked will not be done again.
     Failed {
         /// Which buffer.
         identity: Identity,
@@ -86,13 +92,20 @@ pub enum ReleaseError {
     },
 }
 
-/// What the operating system refused of a release; at least one of the two is there.
+/// What was refused of a release; at least one of the two is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReleaseFailure {
     /// Why it did not unmap.
     pub unmap: Option<OsError>,
-    /// Why it did not unlink.
-    pub unlink: Option<ShmError>,
+    /// Why what else there is of it was not freed.
+    pub free: Option<FreeError>,
+}
+
+/// Why what stands behind an identity was not freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeError {
+    /// The shared-memory object was not unlinked.
+    Shm(ShmError),
 }
 
 impl CreateError {
@@ -117,6 +130,7 @@ impl OwnError {
         match self {
             Self::Owner(error) => error.code(),
             Self::Conflict { .. } => Code::ImportConflict,
+            Self::NotMapped { .. } => Code::NotResolvable,
             Self::View(error) => error.code(),
         }
     }
@@ -140,10 +154,20 @@ impl ReleaseFailure {
     /// The frozen number, name and fault: that of the first part.
     #[must_use]
     pub fn code(self) -> Code {
-        match (self.unmap, self.unlink) {
+        match (self.unmap, self.free) {
             (Some(error), _) => error.code(),
             (None, Some(error)) => error.code(),
             (None, None) => Code::Ok,
+        }
+    }
+}
+
+impl FreeError {
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::Shm(error) => error.code(),
         }
     }
 }
@@ -180,6 +204,9 @@ impl fmt::Display for OwnError {
         match self {
             Self::Owner(error) => error.fmt(f),
             Self::Conflict { identity, fields } => conflict(*identity, *fields, f),
+            Self::NotMapped { backend_kind } => {
+                write!(f, "a {backend_kind} backing is no memory that its owner maps")
+            }
             Self::View(error) => error.fmt(f),
         }
     }
@@ -201,11 +228,19 @@ impl fmt::Display for ReleaseError {
 
 impl fmt::Display for ReleaseFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.unmap, self.unlink) {
-            (Some(unmap), Some(unlink)) => write!(f, "{unmap}; {unlink}"),
+        match (self.unmap, self.free) {
+            (Some(unmap), Some(free)) => write!(f, "{unmap}; {free}"),
             (Some(unmap), None) => unmap.fmt(f),
-            (None, Some(unlink)) => unlink.fmt(f),
+            (None, Some(free)) => free.fmt(f),
             (None, None) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for FreeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shm(error) => error.fmt(f),
         }
     }
 }
@@ -232,3 +267,4 @@ impl std::error::Error for CreateError {}
 impl std::error::Error for OwnError {}
 impl std::error::Error for ReleaseError {}
 impl std::error::Error for ReleaseFailure {}
+impl std::error::Error for FreeError {}

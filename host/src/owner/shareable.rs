@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use bufabi_core::Access;
-use bufabi_core::owner_table::InsertError;
+use bufabi_core::{Access, Identity};
 
-use super::{Backing, Buffer, CreateError, Endpoint};
+use super::{Buffer, CreateError, Endpoint, Made};
 use crate::vmm::{Admission, AllocationRequest, MemfdDriver};
 
 impl Endpoint {
@@ -21,28 +20,22 @@ impl Endpoint {
         access: Access,
         admission: Admission,
     ) -> Result<Buffer, CreateError> {
-        self.check_process().map_err(|(creator, here)| CreateError::Forked { creator, here })?;
-        let mut kept = None;
-        let mut table = self.table();
-        // The memory is made under the lock: its handle's answer names the identity, which is given out only if it is made.
-        let identity = table.insert_with(|identity| {
-            let request = AllocationRequest { identity, nbytes, access, admission };
-            let (mapping, export) = driver.create_export(&request).map_err(CreateError::Vmm)?;
-            let mapping = Arc::new(mapping);
-            let descriptor = export.shareable().descriptor(0).map_err(CreateError::Descriptor)?;
-            kept = Some((descriptor, Arc::clone(&mapping)));
-            let (mapping, export) = (Some(mapping), Some(export));
-            Ok(Backing { descriptor, mapping, name: None, export, is_abandoned: false })
-        });
-        drop(table);
-        match (identity, kept) {
-            (Ok(_), Some((descriptor, mapping))) => Ok(Buffer::new(self.clone(), descriptor, mapping)),
-            (Err(InsertError::Make(error)), _) => Err(error),
-            (Err(InsertError::Full { capacity }), _) => Err(CreateError::Full { capacity }),
-            // What was entered was made.
-            (Ok(_), None) => Err(CreateError::Full { capacity: 0 }),
-        }
+        self.own(nbytes, access, |identity| make_export(driver, identity, nbytes, access, admission))
     }
+}
+
+/// Software device memory with a handle, whose broker's answer names the identity.
+pub(super) fn make_export(
+    driver: &Arc<MemfdDriver>,
+    identity: Identity,
+    nbytes: u64,
+    access: Access,
+    admission: Admission,
+) -> Result<Made, CreateError> {
+    let request = AllocationRequest { identity, nbytes, access, admission };
+    let (mapping, export) = driver.create_export(&request).map_err(CreateError::Vmm)?;
+    let body = export.shareable().body();
+    Ok(Made { body, mapping: Some(mapping), resource: Some(Box::new(export)) })
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bufabi_core::owner_table::OwnerError;
 use bufabi_core::wire::body::Body;
+use bufabi_core::wire::descriptor::DescriptorFields;
 use bufabi_core::{Code, DType};
 
 use super::*;
@@ -161,5 +163,119 @@ fn releases_that_race_with_holds_either_hold_or_are_refused() {
             other => panic!("{other:?}"),
         }
     }
+    assert_eq!(endpoint.live(), 0);
+}
+
+/// Memory of no process, that counts what is done to it and fails to go as often as it is told.
+#[derive(Debug)]
+struct Counted {
+    counts: Arc<Mutex<Counts>>,
+    failures: u32,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Counts {
+    revoked: u32,
+    tried: u32,
+    freed: u32,
+    dropped: u32,
+}
+
+const REFUSED: FreeError = FreeError::Shm(crate::shm::ShmError::NbytesZero);
+
+impl Resource for Counted {
+    fn revoke(&mut self) {
+        self.counts.lock().unwrap().revoked += 1;
+    }
+
+    fn free(&mut self) -> Result<(), FreeError> {
+        self.counts.lock().unwrap().tried += 1;
+        if self.failures > 0 {
+            self.failures -= 1;
+            return Err(REFUSED);
+        }
+        self.counts.lock().unwrap().freed += 1;
+        Ok(())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.counts.lock().unwrap().dropped += 1;
+    }
+}
+
+fn counted(failures: u32) -> (Arc<Mutex<Counts>>, Made) {
+    let counts = Arc::default();
+    let resource = Counted { counts: Arc::clone(&counts), failures };
+    let body = Body::DeviceMalloc { base: std::num::NonZeroU64::MIN };
+    (counts, Made { body, mapping: None, resource: Some(Box::new(resource)) })
+}
+
+#[test]
+fn what_is_not_mapped_is_freed_once_and_a_failure_is_left_for_another_try() {
+    let endpoint = Endpoint::new().unwrap();
+    let (counts, made) = counted(2);
+    let own = |made| endpoint.own(64, Access::ReadWrite, |_| Ok::<_, CreateError>(made));
+    let mut buffer = own(made).unwrap();
+    assert!(buffer.mapping().is_none());
+    let descriptor = buffer.descriptor().unwrap();
+    assert_eq!(descriptor.body(), Body::DeviceMalloc { base: std::num::NonZeroU64::MIN });
+    let closing = endpoint.own_mapping(&descriptor).unwrap_err();
+    assert_eq!(closing.code(), Code::NotResolvable, "it is alive, and no memory of this process");
+    let holds = endpoint.hold(&[tensor_of(&buffer)]).unwrap();
+    assert_eq!(buffer.release().unwrap_err().code(), Code::Busy);
+    assert_eq!(*counts.lock().unwrap(), Counts::default());
+    drop(holds);
+    let identity = buffer.identity();
+    let failure = ReleaseFailure { unmap: None, free: Some(REFUSED) };
+    for _ in 0..2 {
+        assert_eq!(buffer.release(), Err(ReleaseError::Failed { identity, failure }));
+        assert_eq!(buffer.descriptor().unwrap_err().code(), Code::Closing);
+    }
+    assert_eq!(buffer.release(), Ok(()));
+    assert_eq!(*counts.lock().unwrap(), Counts { revoked: 3, tried: 3, freed: 1, dropped: 1 });
+    assert_eq!(buffer.release().unwrap_err().code(), Code::Stale);
+    let (counts, made) = counted(0);
+    let buffer = own(made).unwrap();
+    let holds = endpoint.hold(&[tensor_of(&buffer)]).unwrap();
+    drop(buffer);
+    assert_eq!(*counts.lock().unwrap(), Counts::default());
+    drop(holds);
+    assert_eq!(*counts.lock().unwrap(), Counts { revoked: 1, tried: 1, freed: 1, dropped: 1 });
+    assert_eq!(endpoint.live(), 0);
+}
+
+#[test]
+fn an_identity_whose_making_fails_means_nothing_and_nobody_can_name_it_before() {
+    let endpoint = Endpoint::new().unwrap();
+    let other = Endpoint::new().unwrap().create_buffer(64, Access::Read).unwrap();
+    let refused = endpoint.own(64, Access::Read, |identity| {
+        let fields = DescriptorFields { identity, ..other.descriptor().unwrap().fields() };
+        let early = Descriptor::new(&fields).unwrap();
+        assert_eq!(endpoint.own_mapping(&early).unwrap_err().code(), Code::NeverExisted);
+        let early = tensor(&early, &tensor_of(&other).view()).unwrap();
+        assert_eq!(endpoint.hold(&[early]).unwrap_err().1.code(), Code::NeverExisted);
+        assert_eq!(endpoint.live(), 1);
+        // The endpoint does other things meanwhile.
+        drop(endpoint.create_buffer(1, Access::Read).unwrap());
+        Err(CreateError::Full { capacity: 7 })
+    });
+    assert_eq!(refused.unwrap_err(), CreateError::Full { capacity: 7 });
+    assert_eq!(endpoint.live(), 0);
+    // What was made for a descriptor that breaks a rule, or beside another that was not, is let go of.
+    let (counts, mut made) = counted(0);
+    made.body =
+        Body::VmmShareable { device_id: 0, shareable_handle: std::num::NonZeroU64::MIN, mapping_bytes: 63 };
+    let refused = endpoint.own(64, Access::Read, |_| Ok::<_, CreateError>(made)).unwrap_err();
+    assert_eq!(refused.code(), Code::BodyShareableMapping);
+    assert_eq!(counts.lock().unwrap().dropped, 1);
+    let (counts, made) = counted(0);
+    let mut first = Some(made);
+    let refused = endpoint.own_pair([64, 0], Access::Read, |_, _| {
+        first.take().ok_or(CreateError::Shm(crate::shm::ShmError::NbytesZero))
+    });
+    assert_eq!(refused.unwrap_err().code(), Code::NbytesZero);
+    assert_eq!(counts.lock().unwrap().dropped, 1);
     assert_eq!(endpoint.live(), 0);
 }

@@ -47,8 +47,15 @@ impl Shareable {
     /// # Errors
     /// [`DescriptorError::BodyShareableMapping`] when fewer bytes are mapped than the backing has.
     pub fn descriptor(&self, owner_worker_path_id: u32) -> Result<Descriptor, DescriptorError> {
-        let Self { identity, access, nbytes, device_id, handle: shareable_handle, mapping_bytes } = *self;
-        let body = Body::VmmShareable { device_id, shareable_handle, mapping_bytes };
+        let Self { identity, access, nbytes, .. } = *self;
+        let body = self.body();
         Descriptor::new(&DescriptorFields { identity, access, nbytes, owner_worker_path_id, body })
+    }
+
+    /// What the descriptor says of the backend.
+    #[must_use]
+    pub const fn body(&self) -> Body {
+        let Self { device_id, handle: shareable_handle, mapping_bytes, .. } = *self;
+        Body::VmmShareable { device_id, shareable_handle, mapping_bytes }
     }
 }

@@ -99,12 +99,17 @@ impl MemfdExport {
     pub const fn shareable(&self) -> &Shareable {
         &self.shareable
     }
+
+    /// Ends imports; mappings stay.
+    pub fn revoke(&self) {
+        // It fails when that was done already, and in a fork, whose copy of the table nobody serves.
+        let _ = self.driver.revoke(self.shareable.handle);
+    }
 }
 
 impl Drop for MemfdExport {
     fn drop(&mut self) {
-        // It fails in a fork, whose copy of the table nobody serves.
-        let _ = self.driver.revoke(self.shareable.handle);
+        self.revoke();
     }
 }
 

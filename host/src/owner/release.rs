@@ -1,0 +1,121 @@
+//! Letting go of what an endpoint owns: refused while it is used, now or when it no longer is.
+
+use std::sync::atomic::{Ordering, fence};
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use bufabi_core::Identity;
+use bufabi_core::owner_table::OwnerError;
+
+use super::backing::Remains;
+use super::{Endpoint, ReleaseError};
+use crate::memory::Mapping;
+
+impl Endpoint {
+    /// Lets go of a buffer: deciding and closing are one step; unmapping and freeing each happen at most once, and both are tried.
+    /// `kept` is the mapping that the buffer itself holds; it is gone after the first attempt that was not refused.
+    pub(super) fn release(
+        &self,
+        identity: Identity,
+        kept: &mut Option<Arc<Mapping>>,
+    ) -> Result<(), ReleaseError> {
+        self.check_process().map_err(|(creator, here)| ReleaseError::Forked { creator, here })?;
+        let mut table = self.table();
+        let owned = table.get(identity).map_err(|error| ReleaseError::Owner(error.into()))?;
+        if owned.holds > 0 {
+            return Err(ReleaseError::Owner(OwnerError::Busy { identity, holds: owned.holds }));
+        }
+        // The table's own count, the buffer's while it has it, and one for each view that is alive. None can be added while
+        // the table is locked, since a view comes from the table or from the buffer, which is borrowed here.
+        let ours = usize::from(kept.is_some()).saturating_add(1);
+        let views = owned.value.mapping.as_ref().map_or(0, |mapping| {
+            // The last user's loads and stores come before what follows.
+            fence(Ordering::Acquire);
+            Arc::strong_count(mapping).saturating_sub(ours)
+        });
+        if views > 0 {
+            return Err(ReleaseError::ViewsAlive { identity, views });
+        }
+        let backing = table.begin_release(identity).map_err(ReleaseError::Owner)?;
+        *kept = None;
+        // It is closing: nobody else comes near it, and the table need not wait for the operating system.
+        let mut remains = Remains::of(backing);
+        drop(table);
+        let taken_down = remains.take_down();
+        let mut table = self.table();
+        match taken_down {
+            Ok(()) => table.finish_release(identity).map(drop).map_err(ReleaseError::Owner),
+            Err(failure) => {
+                if let Ok(backing) = table.get_mut(identity) {
+                    (backing.mapping, backing.resource) = (remains.mapping, remains.resource);
+                }
+                Err(ReleaseError::Failed { identity, failure })
+            }
+        }
+    }
+
+    /// As [`release`](Self::release), once no task holds it any more; nothing new comes from it from now on.
+    pub(super) fn release_when_idle(
+        &self,
+        identity: Identity,
+        kept: &mut Option<Arc<Mapping>>,
+        until: Instant,
+    ) -> Result<(), ReleaseError> {
+        self.check_process().map_err(|(creator, here)| ReleaseError::Forked { creator, here })?;
+        let mut table = self.table();
+        let mut holds = table.begin_release_when_idle(identity).map_err(ReleaseError::Owner)?;
+        while holds > 0 {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(ReleaseError::TimedOut { identity, holds });
+            }
+            let waited = self.0.idle.wait_timeout(table, left);
+            table = waited.unwrap_or_else(PoisonError::into_inner).0;
+            holds = table.get(identity).map_err(|error| ReleaseError::Owner(error.into()))?.holds;
+        }
+        drop(table);
+        self.release(identity, kept)
+    }
+
+    /// The buffer is dropped without a release, or with one that did not get through: what can be taken down is, now or when the last
+    /// task that holds it is done. Views that are alive keep the mapping.
+    pub(super) fn abandon(&self, identity: Identity) {
+        if self.check_process().is_err() {
+            return;
+        }
+        let mut table = self.table();
+        // An error says that it was released.
+        let Ok(holds) = table.begin_release_when_idle(identity) else { return };
+        if holds == 0 {
+            let backing = table.finish_release(identity);
+            drop(table);
+            // Nobody is left who could be told.
+            let _ = backing.map(|mut backing| Remains::of(&mut backing).take_down());
+        } else if let Ok(backing) = table.get_mut(identity) {
+            backing.is_abandoned = true;
+        }
+    }
+
+    /// Tasks that held these are done: whoever waits for that is told, and what was abandoned goes with its last task.
+    pub(super) fn let_go(&self, identities: &[Identity]) {
+        let mut abandoned = Vec::new();
+        let mut table = self.table();
+        for &identity in identities {
+            if identity.owner_instance_id() != self.0.owner_instance_id {
+                self.0.wraps.unhold(identity);
+                continue;
+            }
+            if table.unhold(identity) == Ok(0) {
+                if table.get(identity).is_ok_and(|owned| owned.value.is_abandoned) {
+                    abandoned.extend(table.finish_release(identity));
+                }
+                self.0.idle.notify_all();
+            }
+        }
+        drop(table);
+        for mut backing in abandoned {
+            // Nobody is left who could be told.
+            let _ = Remains::of(&mut backing).take_down();
+        }
+    }
+}
