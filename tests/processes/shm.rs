@@ -173,7 +173,7 @@ fn swept() {
     .unwrap();
     within_a_second("the owner's start", || load::<1>(&kept) == [1]);
     let of = |pid: i32| {
-        let entries = bufabi_host::shm::sweep::entries().unwrap();
+        let entries = bufabi_host::shm::sweep::list().unwrap().objects;
         entries
             .into_iter()
             .filter(move |entry| entry.name.maker.pid == pid.unsigned_abs())

@@ -100,7 +100,7 @@ pub(crate) fn row(buffer: &Buffer) -> Tensor {
 /// Shared-memory objects that this process made.
 pub(crate) fn own_objects() -> BTreeSet<String> {
     let here = std::process::id();
-    let entries = bufabi_host::shm::sweep::entries().unwrap();
+    let entries = bufabi_host::shm::sweep::list().unwrap().objects;
     entries.iter().filter(|entry| entry.name.maker.pid == here).map(|entry| entry.name.to_string()).collect()
 }
 

@@ -1,6 +1,8 @@
 //! What lies in the file system of shared memory under our names, whose it is, and removing what a crash left there.
 
+use std::collections::HashMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -14,6 +16,15 @@ use crate::sys::shm as os;
 
 /// Where Linux keeps shared-memory objects.
 pub const FOLDER: &str = "/dev/shm";
+
+/// All that has a name of ours.
+#[derive(Clone, Debug, Default)]
+pub struct Listing {
+    /// The objects, by name.
+    pub objects: Vec<Entry>,
+    /// What is no object: links, folders, pipes and the like, which nobody who keeps to our names has made. By name.
+    pub strangers: Vec<ShmName>,
+}
 
 /// An object whose name is one of ours.
 #[derive(Clone, Copy, Debug)]
@@ -40,8 +51,8 @@ impl Entry {
     /// # Errors
     /// [`ShmError`], such as [`ShmError::NotPermitted`] for another user's.
     pub fn sweep(&self) -> Result<bool, ShmError> {
-        let is_dead = || self.name.maker.liveness().map(|maker| maker == Liveness::Dead);
-        if self.maker != Liveness::Dead || !is_dead().map_err(ShmError::Os)? {
+        // Who is dead stays dead, however long ago that was found out, and nobody else draws that name.
+        if self.maker != Liveness::Dead {
             return Ok(false);
         }
         let name = self.shm_name();
@@ -52,29 +63,44 @@ impl Entry {
     }
 }
 
-/// Every regular file there whose name is one of ours, by name. What goes away meanwhile is left out.
+/// All that has a name of ours in the file system of shared memory. What goes away meanwhile is left out.
 ///
 /// # Errors
-/// [`OsError`] when the folder cannot be read.
-pub fn entries() -> Result<Vec<Entry>, OsError> {
-    entries_in(Path::new(FOLDER))
+/// [`OsError`] when the folder or a process cannot be looked at.
+pub fn list() -> Result<Listing, OsError> {
+    list_in(Path::new(FOLDER))
 }
 
-fn entries_in(folder: &Path) -> Result<Vec<Entry>, OsError> {
-    let failed = |error| OsError::from_io("readdir", &error);
-    let mut entries = Vec::new();
-    for file in fs::read_dir(folder).map_err(failed)? {
-        let file = file.map_err(failed)?;
+fn list_in(folder: &Path) -> Result<Listing, OsError> {
+    let failed = |call| move |error: io::Error| OsError::from_io(call, &error);
+    let mut listing = Listing::default();
+    // Few processes make many objects.
+    let mut makers = HashMap::new();
+    for file in fs::read_dir(folder).map_err(failed("opendir"))? {
+        let file = file.map_err(failed("readdir"))?;
         let Some(name) = file.file_name().to_str().and_then(ObjectName::parse) else { continue };
         // The entry itself, not what a link leads to.
-        let Ok(status) = file.metadata() else { continue };
-        if status.is_file() {
-            let maker = name.maker.liveness()?;
-            entries.push(Entry { name, nbytes: status.len(), uid: status.uid(), maker });
+        let status = match file.metadata() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            status => status.map_err(failed("lstat"))?,
+        };
+        if !status.is_file() {
+            listing.strangers.push(name.encode());
+            continue;
         }
+        let maker = match makers.get(&name.maker) {
+            Some(&maker) => maker,
+            None => {
+                let maker = name.maker.liveness()?;
+                makers.insert(name.maker, maker);
+                maker
+            }
+        };
+        listing.objects.push(Entry { name, nbytes: status.len(), uid: status.uid(), maker });
     }
-    entries.sort_by_key(|entry| entry.name.encode().as_str().to_owned());
-    Ok(entries)
+    listing.objects.sort_by_cached_key(|entry| entry.shm_name().as_str().to_owned());
+    listing.strangers.sort_by(|one, other| one.as_str().cmp(other.as_str()));
+    Ok(listing)
 }
 
 #[cfg(test)]
@@ -92,7 +118,8 @@ mod tests {
         elsewhere.maker.pid_namespace ^= 1;
         let (unknown, _mapping) = shm::create_named(elsewhere.encode(), 300).unwrap();
 
-        let entry = |name: ShmName| entries().unwrap().into_iter().find(|entry| entry.shm_name() == name);
+        let entry =
+            |name: ShmName| list().unwrap().objects.into_iter().find(|entry| entry.shm_name() == name);
         let live = entry(owned.name()).unwrap();
         assert_eq!((live.nbytes, live.maker, live.sweep()), (100, Liveness::Live, Ok(false)));
         let unseen = entry(unknown.name()).unwrap();
@@ -101,5 +128,28 @@ mod tests {
         assert_eq!((dead.nbytes, dead.maker, dead.sweep()), (200, Liveness::Dead, Ok(true)));
         assert!(entry(orphan.name()).is_none());
         assert!(entry(owned.name()).is_some() && entry(unknown.name()).is_some());
+    }
+
+    #[test]
+    fn what_has_our_name_and_is_no_object_is_told_apart_and_another_name_is_not_looked_at() {
+        let folder = std::env::temp_dir().join(format!("bufabi-sweep-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let [object, link, dangling, nested] =
+            [0; 4].map(|_| ObjectName::draw().unwrap().encode().as_str().to_owned());
+        fs::write(folder.join(&object), [7; 9]).unwrap();
+        fs::write(folder.join("bufabi-other"), [7; 9]).unwrap();
+        std::os::unix::fs::symlink(&object, folder.join(&link)).unwrap();
+        std::os::unix::fs::symlink("nowhere", folder.join(&dangling)).unwrap();
+        fs::create_dir(folder.join(&nested)).unwrap();
+        let listing = list_in(&folder).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        let objects: Vec<_> =
+            listing.objects.iter().map(|entry| (entry.shm_name().to_string(), entry.nbytes)).collect();
+        assert_eq!(objects, [(object, 9)]);
+        let mut strangers = [link, dangling, nested];
+        strangers.sort();
+        let found: Vec<_> = listing.strangers.iter().map(ToString::to_string).collect();
+        assert_eq!(found, strangers);
+        assert_eq!(list_in(&folder).unwrap_err().errno, libc::ENOENT);
     }
 }

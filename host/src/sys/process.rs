@@ -101,6 +101,19 @@ pub fn ignores(signal: i32) -> Result<bool, OsError> {
     Ok(unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN)
 }
 
+/// Whether some process of this namespace has that number, be it another user's or one that has ended and was not waited for.
+///
+/// # Errors
+/// [`OsError`].
+pub fn is_there(pid: i32) -> Result<bool, OsError> {
+    // SAFETY: it takes numbers alone, and signal 0 is none.
+    match retry("kill", || unsafe { libc::kill(pid, 0) }) {
+        Ok(_) | Err(OsError { errno: libc::EPERM, .. }) => Ok(true),
+        Err(OsError { errno: libc::ESRCH, .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// Ends this process at once: no destructor runs and no buffer is written out, since they are copies of the parent's.
 pub fn exit_now(status: i32) -> ! {
     // SAFETY: it takes a number alone and does not return.

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 
 use super::error::OsError;
-use super::process::current_pid;
+use super::process::{current_pid, is_there};
 
 /// The clock of process start times, ticks a second. It is the same on every Linux that has this ABI.
 const TICKS_PER_SECOND: i64 = 100;
@@ -48,9 +48,14 @@ impl ProcessMark {
         match *last {
             Some(mark) if mark.pid == current_pid() => Ok(mark),
             Some(_) | None => {
-                let pid = current_pid();
-                let missing = OsError { call: "read /proc/self/stat", errno: libc::ESRCH };
-                let start_ticks = start_ticks(pid)?.ok_or(missing)?;
+                let (pid, call) = (current_pid(), "read /proc/self/stat");
+                let stat =
+                    fs::read_to_string("/proc/self/stat").map_err(|error| OsError::from_io(call, &error))?;
+                // A /proc of another namespace numbers its processes otherwise, and would tell of somebody else.
+                if stat.split_ascii_whitespace().next().and_then(|first| first.parse().ok()) != Some(pid) {
+                    return Err(OsError { call, errno: libc::ESRCH });
+                }
+                let start_ticks = start_ticks(&stat).ok_or(OsError { call, errno: libc::EIO })?;
                 let mark = Self { pid, start_ticks, pid_namespace: pid_namespace()?, boot: boot()? };
                 *last = Some(mark);
                 Ok(mark)
@@ -70,11 +75,20 @@ impl ProcessMark {
         if self.pid_namespace != here.pid_namespace {
             return Ok(Liveness::Unknown);
         }
-        // The kernel rounds after it has added a time namespace's offset, so two readers can differ by a tick.
-        let found = start_ticks(self.pid)?;
-        let is_same = found.is_some_and(|ticks| ticks.abs_diff(self.start_ticks) <= 1);
-        Ok(if is_same { Liveness::Live } else { Liveness::Dead })
+        Ok(match find(self.pid)? {
+            // The kernel rounds after it has added a time namespace's offset, so two readers can differ by a tick.
+            Found::Since(ticks) if ticks.abs_diff(self.start_ticks) <= 1 => Liveness::Live,
+            Found::Since(_) | Found::Nobody => Liveness::Dead,
+            Found::Hidden => Liveness::Unknown,
+        })
     }
+}
+
+/// What a process calls itself, at most 15 bytes; `None` when there is none of that number, or it cannot be seen.
+#[must_use]
+pub fn command_name(pid: u32) -> Option<String> {
+    let name = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned())
 }
 
 /// Threads of this process.
@@ -87,24 +101,44 @@ pub fn thread_count() -> Result<u64, OsError> {
     number_field(&stat, 20).ok_or(OsError { call, errno: libc::EIO })
 }
 
-/// Since when a process runs, in ticks since boot; `None` when there is no such process, or only what is left of one
-/// that nobody has waited for.
-fn start_ticks(pid: u32) -> Result<Option<u64>, OsError> {
+/// What there is under a process number.
+enum Found {
+    /// Nothing, or what is left of a process that nobody has waited for.
+    Nobody,
+    /// A process of which /proc does not tell this user.
+    Hidden,
+    /// A process that has run since so many ticks after the boot.
+    Since(u64),
+}
+
+fn find(pid: u32) -> Result<Found, OsError> {
     let call = "read /proc/<pid>/stat";
     let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
+        // That it is not listed proves nothing: /proc can be told to hide what this user may not look into.
         Err(error)
-            if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) =>
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
+                || error.raw_os_error() == Some(libc::ESRCH) =>
         {
-            return Ok(None);
+            return Ok(if is_there(pid.cast_signed())? { Found::Hidden } else { Found::Nobody });
         }
         Err(error) => return Err(OsError::from_io(call, &error)),
     };
-    if matches!(field(&stat, 3), Some("Z" | "X" | "x")) {
-        return Ok(None);
+    // The first thread of a process can end before the others do: it is a zombie then, and the process lives.
+    let is_over = match field(&stat, 3) {
+        Some("Z") => number_field(&stat, 20).is_none_or(|threads| threads <= 1),
+        Some("X" | "x") => true,
+        Some(_) | None => false,
+    };
+    if is_over {
+        return Ok(Found::Nobody);
     }
-    let seen = number_field(&stat, 22).ok_or(OsError { call, errno: libc::EIO })?;
-    Ok(Some(seen.saturating_sub_signed(boot_offset_ticks())))
+    start_ticks(&stat).map(Found::Since).ok_or(OsError { call, errno: libc::EIO })
+}
+
+/// Since when a process runs, in ticks since boot, by its `stat` file.
+fn start_ticks(stat: &str) -> Option<u64> {
+    Some(number_field(stat, 22)?.saturating_sub_signed(boot_offset_ticks()))
 }
 
 /// Field number `number` of a `stat` file, from 1. The second one is a name in parentheses, which may hold anything.
@@ -152,6 +186,7 @@ fn boot() -> Result<u8, OsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::testing::start_fork;
 
     #[test]
     fn this_process_is_live_and_one_of_another_time_or_boot_is_dead() {
@@ -168,8 +203,11 @@ mod tests {
     fn a_process_that_nobody_waited_for_is_dead() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let here = ProcessMark::current().unwrap();
-        let started = start_ticks(child.id()).unwrap();
-        let mark = ProcessMark { pid: child.id(), start_ticks: started.unwrap_or(0), ..here };
+        let start_ticks = match find(child.id()).unwrap() {
+            Found::Since(ticks) => ticks,
+            Found::Nobody | Found::Hidden => 0,
+        };
+        let mark = ProcessMark { pid: child.id(), start_ticks, ..here };
         let limit = std::time::Instant::now().checked_add(std::time::Duration::from_secs(10)).unwrap();
         while mark.liveness() == Ok(Liveness::Live) {
             assert!(std::time::Instant::now() < limit, "it never ended");
@@ -177,6 +215,40 @@ mod tests {
         }
         assert_eq!(mark.liveness(), Ok(Liveness::Dead));
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_lives() {
+        let process = start_fork(|| {
+            std::thread::spawn(|| std::thread::sleep(std::time::Duration::from_secs(60)));
+            // SAFETY: it takes a number alone, and ends this thread and nothing else.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+            1
+        });
+        let pid = process.pid().cast_unsigned();
+        let is_zombie = || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            field(&stat, 3) == Some("Z")
+        };
+        let limit = std::time::Instant::now().checked_add(std::time::Duration::from_secs(10)).unwrap();
+        while !is_zombie() {
+            assert!(std::time::Instant::now() < limit, "its first thread never ended");
+            std::thread::yield_now();
+        }
+        let Found::Since(start_ticks) = find(pid).unwrap() else { panic!("it lives") };
+        let mark = ProcessMark { pid, start_ticks, ..ProcessMark::current().unwrap() };
+        assert_eq!(mark.liveness(), Ok(Liveness::Live));
+        process.send(libc::SIGKILL).unwrap();
+        while process.ended().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        assert_eq!(mark.liveness(), Ok(Liveness::Dead));
+    }
+
+    #[test]
+    fn this_process_has_a_name_and_one_that_is_not_there_has_none() {
+        assert!(command_name(current_pid()).is_some_and(|name| !name.is_empty()));
+        assert_eq!(command_name((1 << 22) - 1), None);
     }
 
     #[test]

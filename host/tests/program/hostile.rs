@@ -83,6 +83,36 @@ fn help_that_cannot_be_written_is_no_success() {
 }
 
 #[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let path = write(&folder("reader"), &graph(1, &[]));
+    for line in [
+        "layout",
+        "--help",
+        "check --help",
+        "ls",
+        "gc",
+        "plan \"$1\"",
+        "plan \"$1\" --json",
+        "inspect --hex 4253",
+        "run \"$1\"",
+    ] {
+        // The reader is gone before the first byte comes.
+        let ran = shell(&format!("( \"$0\" {line}; echo $? >&2 ) | :"), path.as_os_str());
+        let status = if line.starts_with("inspect") { "1" } else { "0" };
+        assert!(ran.complaint.ends_with(&format!("{status}\n")), "{line}: {}", ran.complaint);
+    }
+    let ran = shell("yes 4253 | ( \"$0\" check tensors; echo $? >&2 ) | head -n 1", OsStr::new(""));
+    assert_eq!((ran.out.as_str(), ran.complaint.as_str()), ("size\n", "0\n"));
+    // What is wrong with an output is told all the same.
+    let folder = folder("reader-differs");
+    fs::write(folder.join("want.npy"), npy_of("|u1", 4, &[1, 1, 1, 2])).unwrap();
+    let path = write(&folder, &graph(1, &[json!({"expect": "want.npy"})]));
+    let ran = shell("( \"$0\" run \"$1\"; echo $? >&2 ) | :", path.as_os_str());
+    assert!(ran.complaint.contains("1 of 4 elements differs from "), "{}", ran.complaint);
+    assert!(ran.complaint.ends_with("[3] first: 1 (0x1), expected 2 (0x2)\n1\n"), "{}", ran.complaint);
+}
+
+#[test]
 fn no_time_out_is_too_long() {
     let path = write(&folder("time-out"), &graph(1, &[]));
     for seconds in ["18446744073709551615", "9223372036854775807", "4294967296"] {

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::failure::Failure;
+use crate::table::counted;
 use crate::terminal::tell;
 use lines::{Line, Lines};
 use records::{Checker, Kind, Outcome};
@@ -96,15 +97,20 @@ impl Check {
         let Tally { lines, broken, unreadable, first_unreadable, unsure } = tally;
         if unsure > 0 {
             tell(format_args!(
-                "{unsure} of {lines} pairs passed the work bound and have the safe answer: 1 0\n"
+                "{unsure} of {} passed the work bound and have the safe answer: 1 0\n",
+                counted(lines, "pair", "pairs")
             ));
         }
         if unreadable > 0 {
             Err(Failure::usage(format!(
-                "{unreadable} of {lines} lines are unreadable, line {first_unreadable} first"
+                "{unreadable} of {} {} unreadable, line {first_unreadable} first",
+                counted(lines, "line", "lines"),
+                if unreadable == 1 { "is" } else { "are" }
             )))
         } else if broken > 0 {
-            Err(Failure::broken(format!("{broken} of {lines} records break a rule")))
+            let breaks = if broken == 1 { "breaks" } else { "break" };
+            let records = counted(lines, "record", "records");
+            Err(Failure::broken(format!("{broken} of {records} {breaks} a rule")))
         } else {
             Ok(())
         }

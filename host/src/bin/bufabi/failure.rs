@@ -15,6 +15,8 @@ pub(crate) enum Status {
     Usage,
     /// The machine or a process failed.
     Machine,
+    /// Nobody reads on: whoever did has seen enough, which is no failure.
+    ReaderGone,
 }
 
 impl Status {
@@ -23,6 +25,7 @@ impl Status {
             Self::Broken => 1,
             Self::Usage => 2,
             Self::Machine => 3,
+            Self::ReaderGone => 0,
         }
     }
 }
@@ -68,13 +71,22 @@ impl Failure {
         self
     }
 
-    /// Standard output could not be written. That its reader has gone needs no words.
+    /// Standard output could not be written. When its reader has gone, the command ends there, quietly and well.
     #[expect(clippy::needless_pass_by_value, reason = "the signature of `map_err`")]
     pub(crate) fn output(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            return Self { status: Status::Machine, place: String::new(), message: None };
+            return Self { status: Status::ReaderGone, place: String::new(), message: None };
         }
         Self::machine(format!("standard output: {error}"))
+    }
+
+    /// What a command comes to that has found a verdict and told it: a reader that has gone changes nothing about that, output that
+    /// could not be written weighs more.
+    pub(crate) fn conclude(written: io::Result<()>, verdict: Result<(), Self>) -> Result<(), Self> {
+        match written {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Self::output(error)),
+            Ok(()) | Err(_) => verdict,
+        }
     }
 
     /// Tells standard error and gives the exit status.

@@ -114,13 +114,13 @@ impl Inspect {
         let inspected =
             inspect(&name, &source, self.kind).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
         let mut out = io::BufWriter::new(stdout().lock());
-        if self.json { json::write(&mut out, &inspected) } else { text::write(&mut out, &inspected) }
-            .and_then(|()| out.flush())
-            .map_err(Failure::output)?;
-        match inspected.broken {
+        let written =
+            if self.json { json::write(&mut out, &inspected) } else { text::write(&mut out, &inspected) };
+        let verdict = match inspected.broken {
             Some(broken) => Err(Failure::broken(format!("{name} breaks the rule {}", broken.code))),
             None => Ok(()),
-        }
+        };
+        Failure::conclude(written.and_then(|()| out.flush()), verdict)
     }
 }
 

@@ -6,6 +6,7 @@ mod failure;
 mod graph;
 mod inspect;
 mod layout;
+mod memory;
 mod npy;
 mod plan;
 mod run;
@@ -34,7 +35,8 @@ use failure::Failure;
   bufabi plan examples/gram.json --svg > gram.svg          draws which of its tasks wait for which
   bufabi inspect --hex 4253                                tells what a record says, and what is wrong with it
   cut -d' ' -f1 tests/vectors/tensors.txt | bufabi check tensors | sort | uniq -c
-  bufabi layout --c > layout.h                             the wire's records for C"
+  bufabi layout --c > layout.h                             the wire's records for C
+  bufabi gc                                                removes the shared memory that a crash left"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -48,6 +50,8 @@ enum Command {
     Inspect(inspect::Inspect),
     Check(check::Check),
     Layout(layout::Layout),
+    Ls(memory::Ls),
+    Gc(memory::Gc),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +65,8 @@ fn main() -> ExitCode {
         Command::Inspect(command) => command.run(),
         Command::Check(command) => command.run(),
         Command::Layout(command) => command.run(),
+        Command::Ls(command) => command.run(),
+        Command::Gc(command) => command.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

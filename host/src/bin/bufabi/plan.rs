@@ -14,7 +14,7 @@ use clap::Args;
 use crate::edges::{Edge, Edges};
 use crate::failure::Failure;
 use crate::graph::{Graph, Purpose};
-use crate::table::write_table;
+use crate::table::{counted, write_table};
 
 /// The dependencies of a task graph: each edge with its hazard, and the first buffer and byte that cause it.
 ///
@@ -78,7 +78,8 @@ fn write_text(out: &mut impl Write, graph: &Graph, edges: &Edges) -> io::Result<
         write_table(out, &rows, [false, false, false, false, true])?;
         out.write_all(b"\n")?;
     }
-    write!(out, "{} tasks, {} edges", graph.tasks.len(), edges.list.len())?;
+    let tasks = counted(graph.tasks.len(), "task", "tasks");
+    write!(out, "{tasks}, {}", counted(edges.list.len(), "edge", "edges"))?;
     if edges.inexact > 0 {
         write!(out, "; {} lookups passed their work bound, so that some may be needless", edges.inexact)?;
     }

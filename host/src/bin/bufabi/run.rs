@@ -87,10 +87,12 @@ impl Run {
         }
         report.finish(start.elapsed());
         let mut out = io::BufWriter::new(stdout().lock());
-        if self.json { report.write_json(&mut out) } else { report.write_text(&mut out) }
-            .and_then(|()| out.flush())
-            .map_err(Failure::output)?;
-        report.difference().map_or(Ok(()), |difference| Err(Failure::broken(difference).in_file(&self.graph)))
+        let written = if self.json { report.write_json(&mut out) } else { report.write_text(&mut out) };
+        let verdict = match report.difference() {
+            Some(difference) => Err(Failure::broken(difference).in_file(&self.graph)),
+            None => Ok(()),
+        };
+        Failure::conclude(written.and_then(|()| out.flush()), verdict)
     }
 }
 

@@ -31,3 +31,10 @@ pub(crate) fn write_table<const N: usize>(
     }
     Ok(())
 }
+
+/// A number and what it counts, in its singular or its plural.
+pub(crate) fn counted(number: impl TryInto<u64>, one: &str, many: &str) -> String {
+    // Nothing is counted that 64 bits do not hold.
+    let number = number.try_into().unwrap_or(u64::MAX);
+    format!("{number} {}", if number == 1 { one } else { many })
+}

@@ -8,6 +8,7 @@ use super::layers::{Layers, Point};
 use super::{Arrow, arrows, colour};
 use crate::edges::Edges;
 use crate::graph::{Graph, Task};
+use crate::table::counted;
 
 const MARGIN: f64 = 24.0;
 /// Of a task's box.
@@ -34,7 +35,8 @@ pub(super) fn write(out: &mut impl Write, graph: &Graph, edges: &Edges) -> io::R
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
          height=\"{height:.0}\" font-family=\"sans-serif\" font-size=\"13\">"
     )?;
-    writeln!(out, "<title>{} tasks, {} edges</title>", graph.tasks.len(), edges.list.len())?;
+    let tasks = counted(graph.tasks.len(), "task", "tasks");
+    writeln!(out, "<title>{tasks}, {}</title>", counted(edges.list.len(), "edge", "edges"))?;
     writeln!(out, "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>")?;
     for hazard in Hazard::ALL {
         let colour = colour(hazard);

@@ -7,10 +7,12 @@ use bufabi_core::DType;
 use bufabi_host::memory::Operand;
 use bufabi_host::memory::lines::read_in_order;
 use bufabi_host::owner::Buffer;
+use half::{bf16, f16};
 
 use crate::failure::Failure;
 use crate::graph::Output;
 use crate::npy::{self, Array};
+use crate::table::counted;
 
 /// How an output compares to what was expected.
 pub(super) enum Outcome {
@@ -73,11 +75,15 @@ fn compare_with(operand: &Operand<'_>, path: &Path) -> io::Result<Outcome> {
     let Comparison { elements, differing, first, .. } = comparison;
     Ok(match first {
         None => Outcome::Equal,
-        Some(Difference { element, found, expected }) => Outcome::Differs(format!(
-            "{differing} of {elements} elements differ from {}, {:?} first: {found:#x}, expected {expected:#x}",
-            path.display(),
-            index_of(element, shape)
-        )),
+        Some(Difference { element, found, expected }) => {
+            let (path, index) = (path.display(), index_of(element, shape));
+            let differ = if differing == 1 { "differs" } else { "differ" };
+            let [found, expected] = [found, expected].map(|bits| value(bits, dtype));
+            let elements = counted(elements, "element", "elements");
+            Outcome::Differs(format!(
+                "{differing} of {elements} {differ} from {path}, {index:?} first: {found}, expected {expected}"
+            ))
+        }
     })
 }
 
@@ -139,6 +145,27 @@ fn bits(element: &[u8]) -> u64 {
     u64::from_le_bytes(wide)
 }
 
+/// An element, as a person reads it and by its bits. Of the smallest floats the bits must do.
+fn value(bits: u64, dtype: DType) -> String {
+    let [b0, b1, b2, b3, ..] = bits.to_le_bytes();
+    let (two, four) = ([b0, b1], [b0, b1, b2, b3]);
+    let value = match dtype {
+        // The fewest digits that tell it from every other one.
+        DType::Float32 => format!("{:?}", f32::from_le_bytes(four)),
+        DType::Float16 => format!("{:?}", f16::from_le_bytes(two)),
+        DType::Bfloat16 => format!("{:?}", bf16::from_le_bytes(two)),
+        DType::Int8 => i8::from_le_bytes([b0]).to_string(),
+        DType::Int16 => i16::from_le_bytes(two).to_string(),
+        DType::Int32 => i32::from_le_bytes(four).to_string(),
+        DType::Int64 => bits.cast_signed().to_string(),
+        DType::Uint8 | DType::Uint16 | DType::Uint32 | DType::Uint64 => bits.to_string(),
+        DType::Bool if bits == 0 => "false".to_owned(),
+        DType::Bool if bits == 1 => "true".to_owned(),
+        DType::Bool | DType::Fp8E4M3Fn | DType::Fp8E8M0 | DType::Fp4E2M1 => return format!("{bits:#x}"),
+    };
+    format!("{value} ({bits:#x})")
+}
+
 /// The index of an element by its place in order.
 fn index_of(mut element: u64, shape: &[u32]) -> Vec<u64> {
     let mut index = Vec::new();
@@ -167,6 +194,28 @@ mod tests {
         assert_eq!(index_of(3, &[2, 3]), [1, 0]);
         assert_eq!(index_of(5, &[2, 3]), [1, 2]);
         assert!(comparison_fails_when_bytes_run_out());
+    }
+
+    #[test]
+    fn an_element_is_told_by_its_value_and_its_bits() {
+        for (bits, dtype, told) in [
+            (0x3fc0_0000, DType::Float32, "1.5 (0x3fc00000)"),
+            (0x8000_0000, DType::Float32, "-0.0 (0x80000000)"),
+            (0x7fc0_0001, DType::Float32, "NaN (0x7fc00001)"),
+            (0x3dcc_cccd, DType::Float32, "0.1 (0x3dcccccd)"),
+            (0x3e00, DType::Float16, "1.5 (0x3e00)"),
+            (0xc000, DType::Bfloat16, "-2.0 (0xc000)"),
+            (0xff, DType::Int8, "-1 (0xff)"),
+            (0xfffe, DType::Int16, "-2 (0xfffe)"),
+            (0xffff_fffd, DType::Int32, "-3 (0xfffffffd)"),
+            (u64::MAX, DType::Int64, "-1 (0xffffffffffffffff)"),
+            (u64::MAX, DType::Uint64, "18446744073709551615 (0xffffffffffffffff)"),
+            (1, DType::Bool, "true (0x1)"),
+            (2, DType::Bool, "0x2"),
+            (0x38, DType::Fp8E4M3Fn, "0x38"),
+        ] {
+            assert_eq!(value(bits, dtype), told);
+        }
     }
 
     fn comparison_fails_when_bytes_run_out() -> bool {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::outputs::Outcome;
 use super::schedule::Finished;
 use crate::graph::{Graph, Output};
-use crate::table::write_table;
+use crate::table::{counted, write_table};
 use crate::terminal::Plain;
 
 /// All that is told of a run.
@@ -136,9 +136,10 @@ impl<'a> Report<'a> {
             }
             out.write_all(b"\n")?;
         }
-        let (tasks, workers) = (self.graph.tasks.len(), self.graph.workers.len());
-        let (copied, seconds) = (self.bytes_copied(), self.elapsed.as_secs_f64());
-        writeln!(out, "{tasks} tasks on {workers} workers: {copied} bytes copied, {seconds:.3} s")
+        let tasks = counted(self.graph.tasks.len(), "task", "tasks");
+        let workers = counted(self.graph.workers.len(), "worker", "workers");
+        let copied = counted(self.bytes_copied(), "byte", "bytes");
+        writeln!(out, "{tasks} on {workers}: {copied} copied, {:.3} s", self.elapsed.as_secs_f64())
     }
 
     fn add_task_rows(&self, row: &TaskRow, rows: &mut Vec<[String; 9]>) {
