@@ -381,6 +381,10 @@ codes! {
     304 SpaceFull "space_full" Capacity;
     /// Nothing that is live starts at that address.
     305 NotAllocated "not_allocated" Caller;
+    /// Bytes at an address that is not the device's.
+    312 DeviceAddress "device_address" Caller;
+    /// A device that is no longer there.
+    313 DeviceEnded "device_ended" Machine;
 
     // Regions.
     /// Other scalars than a region's.

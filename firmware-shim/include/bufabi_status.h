@@ -135,6 +135,8 @@
 #define BUFABI_STATUS_WRAP_OWN 296 /* fault of: caller */
 #define BUFABI_STATUS_SPACE_FULL 304 /* fault of: capacity */
 #define BUFABI_STATUS_NOT_ALLOCATED 305 /* fault of: caller */
+#define BUFABI_STATUS_DEVICE_ADDRESS 312 /* fault of: caller */
+#define BUFABI_STATUS_DEVICE_ENDED 313 /* fault of: machine */
 #define BUFABI_STATUS_REGION_MAGIC 320 /* fault of: sender */
 #define BUFABI_STATUS_REGION_MAJOR 321 /* fault of: sender */
 #define BUFABI_STATUS_REGION_ID 322 /* fault of: sender */

@@ -3,6 +3,7 @@
 //!
 //! - [`owner`]: endpoints, their buffers, and when those may go.
 //! - [`consumer`]: each identity mapped once, and [`backend`]: how.
+//! - [`device`]: the memory and the kernels of a chip.
 //! - [`sys`]: every call into libc, typed, with its error.
 //! - [`kernels`]: what tasks compute.
 //! - [`memory`]: mappings, and the views of tasks in them.
@@ -16,6 +17,7 @@
 
 pub mod backend;
 pub mod consumer;
+pub mod device;
 pub mod kernels;
 pub mod memory;
 pub mod owner;

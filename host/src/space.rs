@@ -95,6 +95,14 @@ impl Space {
         Ok(nbytes)
     }
 
+    /// How many bytes had been asked for where something that is live starts.
+    ///
+    /// # Errors
+    /// [`SpaceError::NotLive`].
+    pub fn nbytes_of(&self, address: u64) -> Result<u64, SpaceError> {
+        self.live.get(&address).map(|live| live.nbytes).ok_or(SpaceError::NotLive { address })
+    }
+
     /// The first address of the whole range.
     #[must_use]
     pub const fn base(&self) -> u64 {
@@ -190,7 +198,9 @@ mod tests {
             for nbytes in 1..=size {
                 let address = space.take(nbytes).unwrap();
                 assert_eq!(address, 1 << 20);
+                assert_eq!(space.nbytes_of(address), Ok(nbytes));
                 assert_eq!(space.give_back(address), Ok(nbytes));
+                assert_eq!(space.nbytes_of(address), Err(SpaceError::NotLive { address }));
             }
             let full = SpaceError::Full { nbytes: size + 1, largest: size, size };
             assert_eq!(space.take(size + 1), Err(full));

@@ -96,6 +96,18 @@ impl<'a> Blob<'a> {
             .saturating_add(size_of_val(self.scalars))
     }
 
+    /// Its bytes, in three pieces that follow one another: the header, the tensors, the scalars.
+    #[must_use]
+    pub fn pieces(&self) -> ([u8; RawBlobHeader::SIZE], &'a [u8], &'a [u8]) {
+        // Both numbers were counted as 32 bits when it was checked.
+        let count = |length: usize| I32::new(i32::try_from(length).unwrap_or(i32::MAX));
+        let header = RawBlobHeader {
+            tensor_count: count(self.tensors.len()),
+            scalar_count: count(self.scalars.len()),
+        };
+        (zerocopy::transmute!(header), self.tensors.as_bytes(), self.scalars.as_bytes())
+    }
+
     /// Tensor number `index`, from 0.
     #[must_use]
     #[inline]
@@ -311,3 +323,19 @@ impl fmt::Display for BlobError {
 }
 
 impl core::error::Error for BlobError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pieces_of_a_blob_are_its_bytes_in_order() {
+        let mut bytes = [0; 64];
+        let size = encode(&[], &[7, u64::MAX], &mut bytes).unwrap();
+        let blob = Blob::from_bytes(&bytes).unwrap();
+        let (header, tensors, scalars) = blob.pieces();
+        let (first, rest) = bytes[..size].split_at(header.len());
+        assert_eq!((&header[..], rest), (first, [tensors, scalars].concat().as_slice()));
+        assert_eq!(size, blob.size());
+    }
+}

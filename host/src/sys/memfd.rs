@@ -54,17 +54,40 @@ fn create_with<T>(flags: u32, mut attempt: impl FnMut(u32) -> Result<T, OsError>
 /// # Errors
 /// [`OsError`]: ENOSPC or ENOMEM when the machine has no such memory, EFBIG.
 pub fn reserve(fd: BorrowedFd<'_>, nbytes: u64) -> Result<(), OsError> {
+    reserve_from(fd, 0, nbytes)
+}
+
+/// Reserves the `nbytes` bytes from `offset` on now; those that were not there are zero.
+///
+/// # Errors
+/// As [`reserve`].
+pub fn reserve_from(fd: BorrowedFd<'_>, offset: u64, nbytes: u64) -> Result<(), OsError> {
     let call = "fallocate";
     let too_large = OsError { call, errno: libc::EFBIG };
-    let end = i64::try_from(nbytes).map_err(|_| too_large)?;
+    let mut from = i64::try_from(offset).map_err(|_| too_large)?;
+    let end = offset.checked_add(nbytes).and_then(|end| i64::try_from(end).ok()).ok_or(too_large)?;
     let piece = i64::try_from(PIECE).map_err(|_| too_large)?;
-    let mut from = 0_i64;
     while from < end {
         let length = piece.min(end.saturating_sub(from));
         // SAFETY: it takes numbers alone.
         retry(call, || unsafe { libc::fallocate(fd.as_raw_fd(), 0, from, length) })?;
         from = from.saturating_add(length);
     }
+    Ok(())
+}
+
+/// Gives the pages of `nbytes` bytes from `offset` on back to the machine. They read as zeros then, and the size stays.
+///
+/// # Errors
+/// [`OsError`]: EPERM when writing is sealed off, EINVAL for 0 bytes.
+pub fn discard(fd: BorrowedFd<'_>, offset: u64, nbytes: u64) -> Result<(), OsError> {
+    let call = "fallocate(FALLOC_FL_PUNCH_HOLE)";
+    let too_large = OsError { call, errno: libc::EFBIG };
+    let offset = i64::try_from(offset).map_err(|_| too_large)?;
+    let nbytes = i64::try_from(nbytes).map_err(|_| too_large)?;
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    // SAFETY: it takes numbers alone.
+    retry(call, || unsafe { libc::fallocate(fd.as_raw_fd(), mode, offset, nbytes) })?;
     Ok(())
 }
 

@@ -1,0 +1,163 @@
+//! What a device answers when it cannot do what it was asked.
+
+use core::fmt;
+
+use bufabi_core::Code;
+
+use crate::space::SpaceError;
+use crate::sys::OsError;
+use crate::sys::ascendcl::AclError;
+use crate::worker::KernelError;
+
+/// Why a device did not do something with its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceError {
+    /// Its memory is given out, or that was not.
+    Space(SpaceError),
+    /// Bytes that are not the device's.
+    OutOfRange {
+        /// The first one's address.
+        address: u64,
+        /// How many.
+        nbytes: u64,
+    },
+    /// More than the machine has left by its own estimate.
+    NoMemory {
+        /// Bytes that were asked for.
+        requested: u64,
+        /// Bytes that are left.
+        available: u64,
+    },
+    /// The operating system refused.
+    Os(OsError),
+    /// The driver refused.
+    Driver(AclError),
+    /// It did not answer.
+    TimedOut {
+        /// How long it had.
+        milliseconds: u64,
+    },
+    /// It is no longer there.
+    Ended,
+}
+
+/// Why a task did not run, or not to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaunchError {
+    /// The kernel does not run on these arguments.
+    Kernel(KernelError),
+    /// An argument lies, in part at least, outside of the memory of the task.
+    NotMapped {
+        /// Which one, from 0.
+        argument: usize,
+        /// Its address.
+        address: u64,
+    },
+    /// What the device itself found wrong.
+    Refused {
+        /// Its status.
+        code: Code,
+        /// The argument that it is about, from 0.
+        argument: Option<usize>,
+    },
+    /// The device could not be asked, or did not answer.
+    Device(DeviceError),
+}
+
+impl DeviceError {
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::Space(error) => error.code(),
+            Self::OutOfRange { .. } => Code::DeviceAddress,
+            Self::NoMemory { .. } => Code::NoSpace,
+            Self::Os(error) => error.code(),
+            Self::Driver(_) => Code::VmmDriverCall,
+            Self::TimedOut { .. } => Code::TimedOut,
+            Self::Ended => Code::DeviceEnded,
+        }
+    }
+}
+
+impl LaunchError {
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::Kernel(error) => error.code(),
+            Self::NotMapped { .. } => Code::AddressNotMapped,
+            Self::Refused { code, .. } => code,
+            Self::Device(error) => error.code(),
+        }
+    }
+
+    /// The argument that it is about, from 0.
+    #[must_use]
+    pub const fn argument(self) -> Option<usize> {
+        match self {
+            Self::Kernel(error) => error.operand(),
+            Self::NotMapped { argument, .. } => Some(argument),
+            Self::Refused { argument, .. } => argument,
+            Self::Device(_) => None,
+        }
+    }
+}
+
+impl From<SpaceError> for DeviceError {
+    fn from(error: SpaceError) -> Self {
+        Self::Space(error)
+    }
+}
+
+impl From<OsError> for DeviceError {
+    fn from(error: OsError) -> Self {
+        Self::Os(error)
+    }
+}
+
+impl From<AclError> for DeviceError {
+    fn from(error: AclError) -> Self {
+        Self::Driver(error)
+    }
+}
+
+impl From<DeviceError> for LaunchError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Space(error) => error.fmt(f),
+            Self::OutOfRange { address, nbytes } => {
+                write!(f, "{nbytes} bytes from {address:#x} on are not all memory of this device")
+            }
+            Self::NoMemory { requested, available } => {
+                write!(f, "{requested} bytes of memory were asked for, and about {available} are left")
+            }
+            Self::Os(error) => error.fmt(f),
+            Self::Driver(error) => error.fmt(f),
+            Self::TimedOut { milliseconds } => {
+                write!(f, "the device did not answer within {milliseconds} ms")
+            }
+            Self::Ended => f.write_str("the device has ended"),
+        }
+    }
+}
+
+impl fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Kernel(error) => error.fmt(f),
+            Self::NotMapped { address, .. } => write!(f, "no mapping of the task holds {address:#x}"),
+            Self::Refused { code, .. } => write!(f, "the device refuses it: {}", code.name()),
+            Self::Device(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {}
+impl std::error::Error for LaunchError {}
