@@ -8,7 +8,9 @@ use bufabi_tests::memory::AtomicMemory;
 struct Lines<'a, const LINE: u64>(&'a AtomicMemory);
 
 impl<const LINE: u64> RegionAccess for Lines<'_, LINE> {
-    const LINE: u64 = LINE;
+    fn line(&self) -> u64 {
+        LINE
+    }
 
     fn payload_bytes(&self) -> u64 {
         self.0.payload_bytes()

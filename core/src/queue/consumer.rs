@@ -1,7 +1,8 @@
 //! The receiving half of an end: a window of messages that were received and not yet given back.
 
 use super::poison::{Poison, Setback};
-use super::ring::{Ring, low};
+use super::ring::{Ring, look, low, tell};
+use super::side::Direction;
 use super::slot::Opcode;
 use crate::region::{Place, RegionAccess};
 
@@ -59,15 +60,17 @@ impl Message {
     }
 }
 
-/// The consumer of one direction, with a window of `N` messages; STOP needs no place in it.
-pub(super) struct Consumer<const N: usize> {
-    pub(super) ring: Ring,
-    /// Messages given back as far as the other side is told: all before this one.
+/// The consumer of one direction, with a window of as many messages as `W` has places; STOP needs no place in it.
+pub(super) struct Consumer<D, W> {
+    ring: Ring<D>,
+    /// Messages given back: all before this one.
     head: u64,
+    /// Messages given back as far as the other side is told; between two operations of an end, all.
+    told: u64,
     /// Messages that the other side is known to have sent.
     tail: u64,
-    /// The window from `head` on: the element of message `head` is at `first`, the later ones follow around the end.
-    window: [Received; N],
+    /// The window from `head` on: the place of message `head` is `first`, the later ones follow around the end.
+    window: W,
     first: usize,
     held: usize,
     /// The message behind the window, whose slot was read.
@@ -75,10 +78,19 @@ pub(super) struct Consumer<const N: usize> {
     drained: bool,
 }
 
-#[derive(Clone, Copy)]
-struct Received {
+/// Storage for one message of a window, which an end fills.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowPlace {
     message: Message,
     is_given_back: bool,
+}
+
+impl WindowPlace {
+    /// Nothing yet.
+    pub const EMPTY: Self = Self {
+        message: Message { handle: Handle(0), opcode: Opcode::Data, place: Place::NOTHING },
+        is_given_back: true,
+    };
 }
 
 #[derive(Clone, Copy)]
@@ -102,19 +114,25 @@ pub(super) enum Outcome {
     Stopped,
 }
 
-impl<const N: usize> Consumer<N> {
-    pub(super) const fn new(ring: Ring, count: u64) -> Self {
-        let message = Message { handle: Handle(0), opcode: Opcode::Data, place: Place::NOTHING };
+impl<D: Direction, W: AsRef<[WindowPlace]> + AsMut<[WindowPlace]>> Consumer<D, W> {
+    pub(super) const fn new(ring: Ring<D>, window: W, count: u64) -> Self {
         Self {
             ring,
             head: count,
+            told: count,
             tail: count,
-            window: [Received { message, is_given_back: true }; N],
+            window,
             first: 0,
             held: 0,
             beyond: Beyond::Unread,
             drained: false,
         }
+    }
+
+    /// Messages that it can hold.
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        self.window.as_ref().len()
     }
 
     /// The other side's count as it was seen last.
@@ -129,7 +147,9 @@ impl<const N: usize> Consumer<N> {
 
     /// The oldest message that is not given back.
     pub(super) fn oldest(&self) -> Option<Message> {
-        (self.held > 0).then(|| self.window.get(self.first).map(|received| received.message)).flatten()
+        (self.held > 0)
+            .then(|| self.window.as_ref().get(self.first).map(|received| received.message))
+            .flatten()
     }
 
     /// Receives the next message. The other side's count is only looked at when no message is known to be there.
@@ -153,13 +173,13 @@ impl<const N: usize> Consumer<N> {
             self.check_last(index)?;
             return Ok(Outcome::Message(message));
         }
-        if self.held >= N {
+        if self.held >= self.capacity() {
             self.beyond = Beyond::Waiting(message);
             return Ok(Outcome::WindowFull);
         }
         let position = self.position(self.held);
-        if let Some(received) = self.window.get_mut(position) {
-            *received = Received { message, is_given_back: false };
+        if let Some(received) = self.window.as_mut().get_mut(position) {
+            *received = WindowPlace { message, is_given_back: false };
         }
         self.held = self.held.wrapping_add(1);
         self.beyond = Beyond::Unread;
@@ -169,7 +189,7 @@ impl<const N: usize> Consumer<N> {
     /// Reads the slot behind the window, if a message is there.
     #[inline]
     fn read_next(&mut self, access: &impl RegionAccess) -> Result<Option<Message>, Setback> {
-        // At most N, and no more than were sent.
+        // At most the window, and no more than were sent.
         let index = self.head.wrapping_add(widen(self.held));
         if index == self.tail {
             self.look(access)?;
@@ -178,7 +198,7 @@ impl<const N: usize> Consumer<N> {
             }
         }
         let slot = self.ring.read_slot(access, index)?;
-        let (opcode, place) = slot.check(index, self.ring.arena, self.ring.is_input)?;
+        let (opcode, place) = slot.check(index, self.ring.arena, D::HAS_STOP)?;
         if place.nbytes != 0 {
             access.observe(place)?;
         }
@@ -188,8 +208,9 @@ impl<const N: usize> Consumer<N> {
     /// Looks how many messages the other side has sent by now.
     #[inline]
     fn look(&mut self, access: &impl RegionAccess) -> Result<(), Setback> {
-        let room = u64::from(self.ring.depth).wrapping_sub(self.tail.wrapping_sub(self.head));
-        self.tail = self.ring.look(access, self.ring.tail, self.tail, room)?;
+        // The other side has no more room than it was told of.
+        let room = u64::from(self.ring.depth).wrapping_sub(self.tail.wrapping_sub(self.told));
+        self.tail = look(access, D::TAIL, self.tail, room)?;
         Ok(())
     }
 
@@ -205,7 +226,7 @@ impl<const N: usize> Consumer<N> {
     #[inline]
     pub(super) fn place(&self, handle: Handle) -> Result<Place, Poison> {
         if let Some(distance) = self.distance(handle)
-            && let Some(received) = self.window.get(self.position(distance))
+            && let Some(received) = self.window.as_ref().get(self.position(distance))
             && !received.is_given_back
         {
             return Ok(received.message.place);
@@ -214,31 +235,28 @@ impl<const N: usize> Consumer<N> {
         if self.holds_stop(handle) { Ok(Place::NOTHING) } else { Err(not_current(handle)) }
     }
 
-    /// Gives a message back. The head moves over all that are given back at the front, and tells the other side.
+    /// Is done with a message. The head moves over all that are given back at the front; [`tell`](Self::tell) says so.
     #[inline]
     pub(super) fn give_back(&mut self, access: &impl RegionAccess, handle: Handle) -> Result<(), Setback> {
+        self.place(handle)?;
         let is_front = handle.0 == self.head;
+        if is_front {
+            // What was read of it was read before the other side can write there again.
+            access.publish(Place::NOTHING)?;
+        }
+        // One of the two it is, as was just seen.
         if let Some(distance) = self.distance(handle) {
             let position = self.position(distance);
-            let Some(received) = self.window.get_mut(position).filter(|received| !received.is_given_back)
-            else {
-                return Err(not_current(handle).into());
-            };
-            if is_front {
-                // What was read of it was read before the other side can write there again.
-                access.publish(Place::NOTHING)?;
+            if let Some(held) = self.window.as_mut().get_mut(position) {
+                held.is_given_back = true;
             }
-            received.is_given_back = true;
         } else {
-            if !self.holds_stop(handle) {
-                return Err(not_current(handle).into());
-            }
-            if is_front {
-                access.publish(Place::NOTHING)?;
-            }
             self.beyond = Beyond::Stop { index: handle.0, is_given_back: true };
         }
-        if is_front { self.move_head(access) } else { Ok(()) }
+        if is_front {
+            self.move_head();
+        }
+        Ok(())
     }
 
     /// The handle is that of STOP, and STOP is held.
@@ -247,8 +265,10 @@ impl<const N: usize> Consumer<N> {
     }
 
     #[inline]
-    fn move_head(&mut self, access: &impl RegionAccess) -> Result<(), Setback> {
-        while self.held > 0 && self.window.get(self.first).is_some_and(|received| received.is_given_back) {
+    fn move_head(&mut self) {
+        while self.held > 0
+            && self.window.as_ref().get(self.first).is_some_and(|received| received.is_given_back)
+        {
             self.first = self.position(1);
             self.held = self.held.wrapping_sub(1);
             self.head = self.head.wrapping_add(1);
@@ -257,7 +277,16 @@ impl<const N: usize> Consumer<N> {
             self.head = self.head.wrapping_add(1);
             self.drained = true;
         }
-        self.ring.store(access, self.ring.head, self.head)
+    }
+
+    /// Tells the other side how far the head has moved, if it has.
+    #[inline]
+    pub(super) fn tell(&mut self, access: &impl RegionAccess) -> Result<(), Setback> {
+        if self.told == self.head {
+            return Ok(());
+        }
+        self.told = self.head;
+        tell(access, D::HEAD, self.head, D::PRODUCER_SLEEPS)
     }
 
     /// How far behind the head a message of the window is.
@@ -266,11 +295,11 @@ impl<const N: usize> Consumer<N> {
         usize::try_from(handle.0.wrapping_sub(self.head)).ok().filter(|&distance| distance < self.held)
     }
 
-    /// Where in the window the message stands that is so far behind the head; `distance` is at most N.
+    /// Where in the window the message stands that is so far behind the head; `distance` is at most the window.
     #[inline]
-    const fn position(&self, distance: usize) -> usize {
-        let position = self.first.wrapping_add(distance);
-        if position >= N { position.wrapping_sub(N) } else { position }
+    fn position(&self, distance: usize) -> usize {
+        let (position, capacity) = (self.first.wrapping_add(distance), self.capacity());
+        if position >= capacity { position.wrapping_sub(capacity) } else { position }
     }
 }
 

@@ -1,15 +1,15 @@
-//! What both ends are made of: a producer, a consumer, and the one place where a queue ends.
+//! One end of a queue: what both sides are made of, how an end is attached, and the one place where it ends.
 
-use core::time::Duration;
+use core::marker::PhantomData;
 
-use super::consumer::{Consumer, Handle, Message, Outcome};
-use super::error::{AttachError, ReceiveError, SendError};
-use super::layout::{QueueLayout, counters};
+use super::consumer::{Consumer, WindowPlace};
+use super::error::AttachError;
+use super::layout::QueueLayout;
 use super::poison::{Poison, Setback};
 use super::producer::{Plan, Producer};
-use super::ring::{Ring, low};
-use super::slot::{Kind, Opcode};
-use crate::region::{AccessError, Clock, Patience, Place, RegionAccess, Watch};
+use super::ring::Ring;
+use super::side::{Direction, Side};
+use crate::region::{AccessError, Place, RegionAccess};
 
 /// At which counts the two directions start. A queue starts at 0, as its counters do; another start is for trying out what only happens
 /// after 2^32 messages, and must be that of both ends and of the counters.
@@ -24,8 +24,8 @@ pub struct Counts {
 /// Room for one message that is being written, until it is committed or cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    number: u64,
-    place: Place,
+    pub(super) number: u64,
+    pub(super) place: Place,
 }
 
 impl Reservation {
@@ -42,288 +42,78 @@ impl Reservation {
     }
 }
 
-/// What stands on a side's own line, and the other side's abort flag.
-#[derive(Clone, Copy)]
-struct Side {
-    abort: u64,
-    sleeps: u64,
-    peer_abort: u64,
-}
-
-const L3: Side =
-    Side { abort: counters::L3_ABORT, sleeps: counters::L3_SLEEPS, peer_abort: counters::L2_ABORT };
-const L2: Side =
-    Side { abort: counters::L2_ABORT, sleeps: counters::L2_SLEEPS, peer_abort: counters::L3_ABORT };
-
-/// One end, with a window of `N` received messages.
-pub(super) struct End<A, M, const N: usize> {
-    access: A,
-    producer: Producer<M>,
-    consumer: Consumer<N>,
-    side: Side,
-    poison: Option<Poison>,
-    stop_is_sent: bool,
-    open: Option<Plan>,
+/// The end of a queue that side `S` uses, over the region that `A` reaches: [`L3End`](super::L3End) or [`L2End`](super::L2End), or
+/// either with storage that is lent.
+///
+/// `M` is storage of one `u64` for each slot of the ring, an array or a slice, lent or owned: where the messages in flight lie that
+/// it sent. `W` is storage of one [`WindowPlace`] for each message that it may hold, received and not released.
+///
+/// Every operation on an end that has ended answers [`Poisoned`](super::SendError::Poisoned) with the first cause; dropping it or
+/// [`into_access`](Self::into_access) always works.
+pub struct QueueEnd<A, M, W, S: Side> {
+    pub(super) access: A,
+    pub(super) producer: Producer<S::Sends, M>,
+    pub(super) consumer: Consumer<S::Receives, W>,
+    pub(super) poison: Option<Poison>,
+    pub(super) stop_is_sent: bool,
+    pub(super) open: Option<Plan>,
     /// Reservations made; the open one has this number.
-    reservations: u64,
+    pub(super) reservations: u64,
+    side: PhantomData<S>,
 }
 
-impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, N> {
-    pub(super) fn l3(layout: QueueLayout, access: A, marks: M, counts: Counts) -> Result<Self, AttachError> {
-        check(layout, &access, marks.as_ref().len(), N)?;
-        let producer = Producer::new(Ring::input(layout, counters::L2_SLEEPS), marks, counts.input);
-        let consumer = Consumer::new(Ring::output(layout, counters::L2_SLEEPS), counts.output);
-        Ok(Self::new(access, producer, consumer, L3))
-    }
-
-    pub(super) fn l2(layout: QueueLayout, access: A, marks: M, counts: Counts) -> Result<Self, AttachError> {
-        check(layout, &access, marks.as_ref().len(), N)?;
-        let producer = Producer::new(Ring::output(layout, counters::L3_SLEEPS), marks, counts.output);
-        let consumer = Consumer::new(Ring::input(layout, counters::L3_SLEEPS), counts.input);
-        Ok(Self::new(access, producer, consumer, L2))
-    }
-
-    const fn new(access: A, producer: Producer<M>, consumer: Consumer<N>, side: Side) -> Self {
-        Self {
+impl<A, M, W, S> QueueEnd<A, M, W, S>
+where
+    A: RegionAccess,
+    M: AsRef<[u64]> + AsMut<[u64]>,
+    W: AsRef<[WindowPlace]> + AsMut<[WindowPlace]>,
+    S: Side,
+{
+    /// Attaches to a queue whose counts start at `counts`, with that window: 1 to depth places.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn with_window(
+        layout: QueueLayout,
+        access: A,
+        marks: M,
+        window: W,
+        counts: Counts,
+    ) -> Result<Self, AttachError> {
+        check(layout, &access, marks.as_ref().len(), window.as_ref().len())?;
+        let (sent, received) =
+            if S::Sends::HAS_STOP { (counts.input, counts.output) } else { (counts.output, counts.input) };
+        Ok(Self {
             access,
-            producer,
-            consumer,
-            side,
+            producer: Producer::new(Ring::new(layout), marks, sent),
+            consumer: Consumer::new(Ring::new(layout), window, received),
             poison: None,
             stop_is_sent: false,
             open: None,
             reservations: 0,
-        }
-    }
-
-    // Sending.
-
-    #[inline]
-    fn plan(&mut self, nbytes: u64) -> Result<Plan, SendError> {
-        self.check_alive::<SendError>()?;
-        if self.stop_is_sent {
-            return Err(SendError::Stopped);
-        }
-        if self.open.is_some() {
-            return Err(SendError::Reserved);
-        }
-        let arena_bytes = self.producer.arena_bytes();
-        if nbytes > arena_bytes {
-            return Err(SendError::TooLarge { nbytes, arena_bytes });
-        }
-        match self.producer.plan(&self.access, nbytes) {
-            Ok(Ok(plan)) => Ok(plan),
-            Ok(Err(full)) => Err(match self.peer_aborted() {
-                Ok(false) => SendError::Full(full),
-                Ok(true) => SendError::PeerAborted,
-                Err(error) => SendError::Access(error),
-            }),
-            Err(setback) => Err(self.fail(setback)),
-        }
+            side: PhantomData,
+        })
     }
 
     #[inline]
-    pub(super) fn try_send(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), SendError> {
-        let plan = self.plan(widen(bytes.len()))?;
-        if !bytes.is_empty() {
-            self.access.write(self.producer.place(plan).offset, bytes).map_err(SendError::Access)?;
-        }
-        self.finish(plan, kind.opcode())
-    }
-
-    #[inline]
-    fn finish(&mut self, plan: Plan, opcode: Opcode) -> Result<(), SendError> {
-        match self.producer.send(&self.access, plan, opcode) {
-            Ok(()) => Ok(()),
-            Err(setback) => Err(self.fail(setback)),
-        }
-    }
-
-    pub(super) fn try_stop(&mut self) -> Result<(), SendError> {
-        let plan = self.plan(0)?;
-        self.finish(plan, Opcode::Stop)?;
-        self.stop_is_sent = true;
-        Ok(())
-    }
-
-    pub(super) fn try_reserve(&mut self, nbytes: u64) -> Result<Reservation, SendError> {
-        let plan = self.plan(nbytes)?;
-        self.open = Some(plan);
-        self.reservations = self.reservations.wrapping_add(1);
-        Ok(Reservation { number: self.reservations, place: self.producer.place(plan) })
-    }
-
-    pub(super) fn write(&mut self, reservation: u64, start: u64, bytes: &[u8]) -> Result<(), SendError> {
-        let plan = self.current(reservation)?;
-        let nbytes = widen(bytes.len());
-        if plan.nbytes.checked_sub(start).is_none_or(|room| nbytes > room) {
-            return Err(SendError::OutsideReservation { start, nbytes, reserved: plan.nbytes });
-        }
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        let offset = self.producer.place(plan).offset.wrapping_add(start);
-        self.access.write(offset, bytes).map_err(SendError::Access)
-    }
-
-    pub(super) fn commit(&mut self, reservation: u64, kind: Kind, nbytes: u64) -> Result<(), SendError> {
-        let plan = self.current(reservation)?;
-        let Some(shortened) = plan.shortened(nbytes) else {
-            return Err(SendError::OutsideReservation { start: 0, nbytes, reserved: plan.nbytes });
-        };
-        self.finish(shortened, kind.opcode())?;
-        self.open = None;
-        Ok(())
-    }
-
-    pub(super) fn cancel(&mut self, reservation: u64) -> Result<(), SendError> {
-        self.current(reservation)?;
-        self.open = None;
-        Ok(())
-    }
-
-    fn current(&mut self, reservation: u64) -> Result<Plan, SendError> {
-        self.check_alive::<SendError>()?;
-        match self.open {
-            Some(plan) if reservation == self.reservations => Ok(plan),
-            _ => Err(self.fail(Poison::Handle { found: reservation }.into())),
-        }
-    }
-
-    /// Tries until something else comes of it than a lack of room, or the limit is over.
-    #[inline]
-    pub(super) fn send_within<T>(
-        &mut self,
-        limit: Duration,
-        clock: &mut impl Clock,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, SendError>,
-    ) -> Result<T, SendError> {
-        self.check_alive::<SendError>()?;
-        if self.peer_aborted().map_err(SendError::Access)? {
-            return Err(SendError::PeerAborted);
-        }
-        let mut patience = Patience::new(limit);
-        loop {
-            match attempt(self) {
-                Err(SendError::Full(full)) => {
-                    let ring = self.producer.ring;
-                    let seen = low(self.producer.freed());
-                    let watch = Watch { counter: ring.head, seen, sleep_flag: Some(self.side.sleeps) };
-                    if !patience.again(clock, watch) {
-                        return Err(SendError::TimedOut(full));
-                    }
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    // Receiving.
-
-    #[inline]
-    pub(super) fn try_receive(&mut self) -> Result<Message, ReceiveError> {
-        self.check_alive::<ReceiveError>()?;
-        match self.consumer.receive(&self.access) {
-            Ok(Outcome::Message(message)) => Ok(message),
-            Ok(Outcome::WindowFull) => Err(ReceiveError::WindowFull { window: N }),
-            Ok(Outcome::Stopped) => Err(ReceiveError::Stopped),
-            Ok(Outcome::Empty) => Err(match self.peer_aborted() {
-                Ok(false) => ReceiveError::Empty,
-                Ok(true) => ReceiveError::PeerAborted,
-                Err(error) => ReceiveError::Access(error),
-            }),
-            Err(setback) => Err(self.fail(setback)),
-        }
-    }
-
-    /// The oldest message that was received and not given back, or else the next one.
-    #[inline]
-    pub(super) fn try_peek(&mut self) -> Result<Message, ReceiveError> {
-        self.check_alive::<ReceiveError>()?;
-        match self.consumer.oldest() {
-            Some(message) => Ok(message),
-            None => self.try_receive(),
-        }
-    }
-
-    #[inline]
-    pub(super) fn read_into(&mut self, handle: Handle, out: &mut [u8]) -> Result<usize, ReceiveError> {
-        self.check_alive::<ReceiveError>()?;
-        let place = match self.consumer.place(handle) {
-            Ok(place) => place,
-            Err(poison) => return Err(self.fail(poison.into())),
-        };
-        let capacity = out.len();
-        let out = usize::try_from(place.nbytes).ok().and_then(|nbytes| out.get_mut(..nbytes));
-        let out = out.ok_or(ReceiveError::TooSmall { needed: place.nbytes, capacity })?;
-        if !out.is_empty() {
-            self.access.read(place.offset, out).map_err(ReceiveError::Access)?;
-        }
-        Ok(out.len())
-    }
-
-    #[inline]
-    pub(super) fn release(&mut self, handle: Handle) -> Result<(), ReceiveError> {
-        self.check_alive::<ReceiveError>()?;
-        match self.consumer.give_back(&self.access, handle) {
-            Ok(()) => Ok(()),
-            Err(setback) => Err(self.fail(setback)),
-        }
-    }
-
-    /// Tries until something else comes of it than that no message is there, or the limit is over.
-    #[inline]
-    pub(super) fn receive_within<T>(
-        &mut self,
-        limit: Duration,
-        clock: &mut impl Clock,
-        mut attempt: impl FnMut(&mut Self) -> Result<T, ReceiveError>,
-    ) -> Result<T, ReceiveError> {
-        self.check_alive::<ReceiveError>()?;
-        if self.peer_aborted().map_err(ReceiveError::Access)? {
-            return Err(ReceiveError::PeerAborted);
-        }
-        let mut patience = Patience::new(limit);
-        loop {
-            match attempt(self) {
-                Err(ReceiveError::Empty) => {
-                    let ring = self.consumer.ring;
-                    let seen = low(self.consumer.tail());
-                    let watch = Watch { counter: ring.tail, seen, sleep_flag: Some(self.side.sleeps) };
-                    if !patience.again(clock, watch) {
-                        return Err(ReceiveError::TimedOut);
-                    }
-                }
-                outcome => return outcome,
-            }
-        }
-    }
-
-    pub(super) const fn is_drained(&self) -> bool {
-        self.consumer.is_drained()
-    }
-
-    // The end of the queue.
-
-    pub(super) const fn poison(&self) -> Option<Poison> {
-        self.poison
-    }
-
-    #[inline]
-    fn check_alive<E: From<Setback>>(&self) -> Result<(), E> {
+    pub(super) fn check_alive<E: From<Setback>>(&self) -> Result<(), E> {
         match &self.poison {
             None => Ok(()),
             Some(poison) => Err(ended(poison)),
         }
     }
 
-    pub(super) fn peer_aborted(&self) -> Result<bool, AccessError> {
-        Ok(self.access.load(self.side.peer_abort)? != 0)
+    /// The other side gave up.
+    ///
+    /// # Errors
+    /// The memory could not be reached.
+    pub fn peer_aborted(&self) -> Result<bool, AccessError> {
+        Ok(self.access.load(S::PEER_ABORT)? != 0)
     }
 
     /// Keeps the first cause and tells the other side.
     #[cold]
-    fn fail<E: From<Setback>>(&mut self, setback: Setback) -> E {
+    pub(super) fn fail<E: From<Setback>>(&mut self, setback: Setback) -> E {
         if let Setback::Poison(poison) = setback {
             // What the memory says to this is not the first cause.
             let _ = self.end(poison);
@@ -331,25 +121,37 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> End<A, M, 
         setback.into()
     }
 
-    pub(super) fn abort(&mut self) -> Result<(), AccessError> {
+    /// Gives up: this side's abort flag is set, and every later operation but cleanup is refused.
+    ///
+    /// # Errors
+    /// The memory could not be reached to set the flag; calling again tries again.
+    pub fn abort(&mut self) -> Result<(), AccessError> {
         self.end(Poison::Aborted)
     }
 
     fn end(&mut self, cause: Poison) -> Result<(), AccessError> {
         self.poison.get_or_insert(cause);
-        self.access.store(self.side.abort, 1)?;
+        self.access.store(S::ABORT, 1)?;
         // The other side sleeps, if it does, until one of this side's counts moves.
-        let (sending, receiving) = (&self.producer.ring, &self.consumer.ring);
-        self.access.wake(sending.tail, sending.peer_sleeps);
-        self.access.wake(receiving.head, receiving.peer_sleeps);
+        self.access.wake(S::Sends::TAIL, S::Sends::CONSUMER_SLEEPS);
+        self.access.wake(S::Receives::HEAD, S::Receives::PRODUCER_SLEEPS);
         Ok(())
     }
 
-    pub(super) const fn access(&self) -> &A {
+    /// The first cause, when the queue has ended here.
+    #[must_use]
+    pub const fn poison(&self) -> Option<Poison> {
+        self.poison
+    }
+
+    /// The memory, for reading and writing messages in their places.
+    #[must_use]
+    pub const fn access(&self) -> &A {
         &self.access
     }
 
-    pub(super) fn into_access(self) -> A {
+    /// Detaches, whatever happened, and gives the access back.
+    pub fn into_access(self) -> A {
         self.access
     }
 }
@@ -382,13 +184,16 @@ fn check<A: RegionAccess>(
         return Err(AttachError::Marks { found: marks, depth });
     }
     // The output ring starts 32 bytes for each slot behind the input ring; everything else is 64 bytes apart.
-    if A::LINE > 64 || !layout.output_ring().is_multiple_of(A::LINE.max(1)) {
-        return Err(AttachError::SharedLine { line: A::LINE, depth });
+    let line = access.line();
+    let apart = |start: u64| start.is_multiple_of(line.max(1));
+    if !apart(64) || !apart(layout.output_ring()) {
+        return Err(AttachError::SharedLine { line, depth });
     }
     Ok(())
 }
 
 #[expect(clippy::as_conversions, reason = "no usize is wider")]
-const fn widen(value: usize) -> u64 {
+#[inline]
+pub(super) const fn widen(value: usize) -> u64 {
     value as u64
 }

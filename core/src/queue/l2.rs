@@ -2,22 +2,19 @@
 
 use core::time::Duration;
 
-use super::consumer::{Handle, Message};
-use super::end::{Counts, End, Reservation};
+use super::consumer::{Message, WindowPlace};
+use super::end::{Counts, QueueEnd};
 use super::error::{AttachError, ReceiveError, SendError};
 use super::layout::QueueLayout;
-use super::poison::Poison;
+use super::side::L2;
 use super::slot::Kind;
-use crate::region::{AccessError, Clock, RegionAccess};
+use crate::region::{Clock, RegionAccess};
 
 /// The L2 end of a queue, over the region that `A` reaches, with a window of `N` inputs: 1 to the depth. `M` is storage of one
 /// `u64` for each slot of the ring, an array or a slice, lent or owned: where the outputs in flight lie.
-///
-/// Every operation on an end that has ended answers [`Poisoned`](ReceiveError::Poisoned) with the first cause; dropping it or
-/// [`into_access`](Self::into_access) always works.
-pub struct L2End<A, M, const N: usize>(End<A, M, N>);
+pub type L2End<A, M, const N: usize> = QueueEnd<A, M, [WindowPlace; N], L2>;
 
-impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> L2End<A, M, N> {
+impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> QueueEnd<A, M, [WindowPlace; N], L2> {
     /// Attaches to a queue whose counters were zero when L3 attached.
     ///
     /// # Errors
@@ -36,9 +33,16 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> L2End<A, M
         marks: M,
         counts: Counts,
     ) -> Result<Self, AttachError> {
-        End::l2(layout, access, marks, counts).map(Self)
+        Self::with_window(layout, access, marks, [WindowPlace::EMPTY; N], counts)
     }
+}
 
+impl<A, M, W> QueueEnd<A, M, W, L2>
+where
+    A: RegionAccess,
+    M: AsRef<[u64]> + AsMut<[u64]>,
+    W: AsRef<[WindowPlace]> + AsMut<[WindowPlace]>,
+{
     /// Receives the next input, if one is there now. STOP is received as any other, and has a place even when the window is full.
     ///
     /// # Errors
@@ -46,7 +50,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> L2End<A, M
     /// [`ReceiveError::Stopped`] after STOP.
     #[inline]
     pub fn try_receive(&mut self) -> Result<Message, ReceiveError> {
-        self.0.try_receive()
+        self.try_receive_next()
     }
 
     /// Receives the next input as soon as one is there, within a limit; a limit of 0 is one look.
@@ -54,76 +58,13 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> L2End<A, M
     /// # Errors
     /// [`ReceiveError`]; [`ReceiveError::TimedOut`] is an ordinary answer. A full window answers at once.
     pub fn receive(&mut self, limit: Duration, clock: &mut impl Clock) -> Result<Message, ReceiveError> {
-        self.0.receive_within(limit, clock, End::try_receive)
-    }
-
-    /// Copies an input's bytes to the start of `out` and says how many they are.
-    ///
-    /// # Errors
-    /// [`ReceiveError`]; [`ReceiveError::TooSmall`] when `out` cannot hold them; a handle that is not current poisons.
-    #[inline]
-    pub fn read_into(&mut self, handle: Handle, out: &mut [u8]) -> Result<usize, ReceiveError> {
-        self.0.read_into(handle, out)
-    }
-
-    /// Is done with an input, in any order. Slots and bytes go back to L3 as soon as no older input is still held.
-    ///
-    /// # Errors
-    /// [`ReceiveError`]; a handle that is not current poisons.
-    #[inline]
-    pub fn release(&mut self, handle: Handle) -> Result<(), ReceiveError> {
-        self.0.release(handle)
+        self.receive_within(limit, clock, Self::try_receive_next)
     }
 
     /// STOP was received and released, and so was every input before it.
     #[must_use]
     pub const fn is_drained(&self) -> bool {
-        self.0.is_drained()
-    }
-
-    /// Reserves room for an output of at most `nbytes` bytes, to be written in its place. One reservation can be open at a time.
-    ///
-    /// # Errors
-    /// [`SendError`]; [`SendError::Full`] is an ordinary answer.
-    pub fn try_reserve(&mut self, nbytes: u64) -> Result<Reservation, SendError> {
-        self.0.try_reserve(nbytes)
-    }
-
-    /// Reserves as soon as there is room, within a limit; a limit of 0 is one try.
-    ///
-    /// # Errors
-    /// [`SendError`]; [`SendError::TimedOut`] is an ordinary answer.
-    pub fn reserve(
-        &mut self,
-        nbytes: u64,
-        limit: Duration,
-        clock: &mut impl Clock,
-    ) -> Result<Reservation, SendError> {
-        self.0.send_within(limit, clock, |end| end.try_reserve(nbytes))
-    }
-
-    /// Writes bytes of a reserved output, `start` bytes from its start.
-    ///
-    /// # Errors
-    /// [`SendError`]; a reservation that is not open poisons.
-    pub fn write(&mut self, reservation: &Reservation, start: u64, bytes: &[u8]) -> Result<(), SendError> {
-        self.0.write(reservation.number(), start, bytes)
-    }
-
-    /// Sends the first `nbytes` bytes of a reserved output.
-    ///
-    /// # Errors
-    /// [`SendError`]; a reservation that is not open poisons.
-    pub fn commit(&mut self, reservation: &Reservation, kind: Kind, nbytes: u64) -> Result<(), SendError> {
-        self.0.commit(reservation.number(), kind, nbytes)
-    }
-
-    /// Gives a reservation up. Nothing was sent, and its room is free again.
-    ///
-    /// # Errors
-    /// [`SendError`]; a reservation that is not open poisons.
-    pub fn cancel(&mut self, reservation: &Reservation) -> Result<(), SendError> {
-        self.0.cancel(reservation.number())
+        self.consumer.is_drained()
     }
 
     /// Sends an output whose bytes are at hand, if there is room now.
@@ -132,7 +73,21 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> L2End<A, M
     /// [`SendError`]; [`SendError::Full`] is an ordinary answer.
     #[inline]
     pub fn try_send(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), SendError> {
-        self.0.try_send(kind, bytes)
+        self.try_send_one(kind, bytes)
+    }
+
+    /// Sends outputs, in order, as long as there is room now, and tells L3 once: that is what several cost less together.
+    /// Says how many were sent; none only when there were none.
+    ///
+    /// # Errors
+    /// [`SendError`], when not even the first was sent.
+    #[inline]
+    pub fn try_send_all<B: AsRef<[u8]>>(
+        &mut self,
+        kind: Kind,
+        messages: impl IntoIterator<Item = B>,
+    ) -> Result<usize, SendError> {
+        self.try_send_several(kind, messages)
     }
 
     /// Sends an output whose bytes are at hand as soon as there is room, within a limit; a limit of 0 is one try.
@@ -146,39 +101,6 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>, const N: usize> L2End<A, M
         limit: Duration,
         clock: &mut impl Clock,
     ) -> Result<(), SendError> {
-        self.0.send_within(limit, clock, |end| end.try_send(kind, bytes))
-    }
-
-    /// Gives up: this side's abort flag is set, and every later operation but cleanup is refused.
-    ///
-    /// # Errors
-    /// The memory could not be reached to set the flag; calling again tries again.
-    pub fn abort(&mut self) -> Result<(), AccessError> {
-        self.0.abort()
-    }
-
-    /// L3 gave up.
-    ///
-    /// # Errors
-    /// The memory could not be reached.
-    pub fn peer_aborted(&self) -> Result<bool, AccessError> {
-        self.0.peer_aborted()
-    }
-
-    /// The first cause, when the queue has ended here.
-    #[must_use]
-    pub const fn poison(&self) -> Option<Poison> {
-        self.0.poison()
-    }
-
-    /// The memory, for reading and writing messages in their places.
-    #[must_use]
-    pub const fn access(&self) -> &A {
-        self.0.access()
-    }
-
-    /// Detaches, whatever happened, and gives the access back.
-    pub fn into_access(self) -> A {
-        self.0.into_access()
+        self.send_within(limit, clock, |end| end.try_send_one(kind, bytes))
     }
 }

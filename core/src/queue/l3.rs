@@ -2,22 +2,19 @@
 
 use core::time::Duration;
 
-use super::consumer::{Handle, Message};
-use super::end::{Counts, End, Reservation};
+use super::consumer::{Message, WindowPlace};
+use super::end::{Counts, QueueEnd};
 use super::error::{AttachError, ReceiveError, SendError};
 use super::layout::QueueLayout;
-use super::poison::Poison;
+use super::side::L3;
 use super::slot::{Kind, Opcode};
-use crate::region::{AccessError, Clock, RegionAccess};
+use crate::region::{Clock, RegionAccess};
 
 /// The L3 end of a queue, over the region that `A` reaches. `M` is storage of one `u64` for each slot of the ring, an array or a
-/// slice, lent or owned: where the inputs in flight lie.
-///
-/// Every operation on an end that has ended answers [`Poisoned`](SendError::Poisoned) with the first cause; dropping it or
-/// [`into_access`](Self::into_access) always works.
-pub struct L3End<A, M>(End<A, M, 1>);
+/// slice, lent or owned: where the inputs in flight lie. It holds one output at a time.
+pub type L3End<A, M> = QueueEnd<A, M, [WindowPlace; 1], L3>;
 
-impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> L3End<A, M> {
+impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> QueueEnd<A, M, [WindowPlace; 1], L3> {
     /// Attaches to a queue whose counters are zero.
     ///
     /// # Errors
@@ -36,7 +33,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> L3End<A, M> {
         marks: M,
         counts: Counts,
     ) -> Result<Self, AttachError> {
-        End::l3(layout, access, marks, counts).map(Self)
+        Self::with_window(layout, access, marks, [WindowPlace::EMPTY], counts)
     }
 
     /// Sends an input if there is room now.
@@ -45,7 +42,21 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> L3End<A, M> {
     /// [`SendError`]; [`SendError::Full`] is an ordinary answer.
     #[inline]
     pub fn try_enqueue(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), SendError> {
-        self.0.try_send(kind, bytes)
+        self.try_send_one(kind, bytes)
+    }
+
+    /// Sends inputs, in order, as long as there is room now, and tells L2 once: that is what several cost less together.
+    /// Says how many were sent; none only when there were none.
+    ///
+    /// # Errors
+    /// [`SendError`], when not even the first was sent.
+    #[inline]
+    pub fn try_enqueue_all<B: AsRef<[u8]>>(
+        &mut self,
+        kind: Kind,
+        messages: impl IntoIterator<Item = B>,
+    ) -> Result<usize, SendError> {
+        self.try_send_several(kind, messages)
     }
 
     /// Sends an input as soon as there is room, within a limit; a limit of 0 is one try.
@@ -59,7 +70,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> L3End<A, M> {
         limit: Duration,
         clock: &mut impl Clock,
     ) -> Result<(), SendError> {
-        self.0.send_within(limit, clock, |end| end.try_send(kind, bytes))
+        self.send_within(limit, clock, |end| end.try_send_one(kind, bytes))
     }
 
     /// Sends STOP as soon as there is a slot, within a limit; a limit of 0 is one try. After it no input can be sent.
@@ -67,52 +78,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> L3End<A, M> {
     /// # Errors
     /// [`SendError`]; [`SendError::Stopped`] when STOP was sent before.
     pub fn request_stop(&mut self, limit: Duration, clock: &mut impl Clock) -> Result<(), SendError> {
-        self.0.send_within(limit, clock, End::try_stop)
-    }
-
-    /// Reserves room for an input of at most `nbytes` bytes, to be written in its place. One reservation can be open at a time.
-    ///
-    /// # Errors
-    /// [`SendError`]; [`SendError::Full`] is an ordinary answer.
-    pub fn try_reserve(&mut self, nbytes: u64) -> Result<Reservation, SendError> {
-        self.0.try_reserve(nbytes)
-    }
-
-    /// Reserves as soon as there is room, within a limit; a limit of 0 is one try.
-    ///
-    /// # Errors
-    /// [`SendError`]; [`SendError::TimedOut`] is an ordinary answer.
-    pub fn reserve(
-        &mut self,
-        nbytes: u64,
-        limit: Duration,
-        clock: &mut impl Clock,
-    ) -> Result<Reservation, SendError> {
-        self.0.send_within(limit, clock, |end| end.try_reserve(nbytes))
-    }
-
-    /// Writes bytes of a reserved input, `start` bytes from its start.
-    ///
-    /// # Errors
-    /// [`SendError`]; a reservation that is not open poisons.
-    pub fn write(&mut self, reservation: &Reservation, start: u64, bytes: &[u8]) -> Result<(), SendError> {
-        self.0.write(reservation.number(), start, bytes)
-    }
-
-    /// Sends the first `nbytes` bytes of a reserved input.
-    ///
-    /// # Errors
-    /// [`SendError`]; a reservation that is not open poisons.
-    pub fn commit(&mut self, reservation: &Reservation, kind: Kind, nbytes: u64) -> Result<(), SendError> {
-        self.0.commit(reservation.number(), kind, nbytes)
-    }
-
-    /// Gives a reservation up. Nothing was sent, and its room is free again.
-    ///
-    /// # Errors
-    /// [`SendError`]; a reservation that is not open poisons.
-    pub fn cancel(&mut self, reservation: &Reservation) -> Result<(), SendError> {
-        self.0.cancel(reservation.number())
+        self.send_within(limit, clock, Self::try_stop)
     }
 
     /// The oldest output that was not released, if one is there now. It stays until it is released.
@@ -121,7 +87,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> L3End<A, M> {
     /// [`ReceiveError`]; [`ReceiveError::Empty`] is an ordinary answer.
     #[inline]
     pub fn try_peek(&mut self) -> Result<Message, ReceiveError> {
-        self.0.try_peek()
+        self.try_oldest()
     }
 
     /// The oldest output that was not released, as soon as one is there, within a limit; a limit of 0 is one look.
@@ -129,25 +95,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> L3End<A, M> {
     /// # Errors
     /// [`ReceiveError`]; [`ReceiveError::TimedOut`] is an ordinary answer.
     pub fn peek(&mut self, limit: Duration, clock: &mut impl Clock) -> Result<Message, ReceiveError> {
-        self.0.receive_within(limit, clock, End::try_peek)
-    }
-
-    /// Copies an output's bytes to the start of `out` and says how many they are.
-    ///
-    /// # Errors
-    /// [`ReceiveError`]; [`ReceiveError::TooSmall`] when `out` cannot hold them; a handle that is not current poisons.
-    #[inline]
-    pub fn read_into(&mut self, handle: Handle, out: &mut [u8]) -> Result<usize, ReceiveError> {
-        self.0.read_into(handle, out)
-    }
-
-    /// Gives an output's slot and bytes back to L2.
-    ///
-    /// # Errors
-    /// [`ReceiveError`]; a handle that is not current poisons.
-    #[inline]
-    pub fn release(&mut self, handle: Handle) -> Result<(), ReceiveError> {
-        self.0.release(handle)
+        self.receive_within(limit, clock, Self::try_oldest)
     }
 
     /// Copies the next output to the start of `out` and releases it, if one is there now. Says what it was and how many bytes.
@@ -156,7 +104,10 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> L3End<A, M> {
     /// [`ReceiveError`]; [`ReceiveError::TooSmall`] leaves the output where it is.
     #[inline]
     pub fn try_dequeue_into(&mut self, out: &mut [u8]) -> Result<(Opcode, usize), ReceiveError> {
-        dequeue(&mut self.0, out)
+        let message = self.try_oldest()?;
+        let nbytes = self.read_into(message.handle(), out)?;
+        self.release(message.handle())?;
+        Ok((message.opcode(), nbytes))
     }
 
     /// Copies the next output to the start of `out` and releases it, as soon as one is there, within a limit; a limit of 0 is one
@@ -170,50 +121,48 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> L3End<A, M> {
         limit: Duration,
         clock: &mut impl Clock,
     ) -> Result<(Opcode, usize), ReceiveError> {
-        self.0.receive_within(limit, clock, |end| dequeue(end, out))
+        self.receive_within(limit, clock, |end| end.try_dequeue_into(out))
     }
 
-    /// Gives up: this side's abort flag is set, and every later operation but cleanup is refused.
+    /// Copies outputs, one after the other, to the start of `out`, and hands each to `each`, as long as some are there now, and
+    /// at most `at_most`; then L2 is told once that they are released. Says how many were handed on, at least one.
     ///
     /// # Errors
-    /// The memory could not be reached to set the flag; calling again tries again.
-    pub fn abort(&mut self) -> Result<(), AccessError> {
-        self.0.abort()
+    /// [`ReceiveError`], when there was not even one, or the queue ended. What else stopped it is answered when it is called again.
+    #[inline]
+    pub fn try_dequeue_each(
+        &mut self,
+        out: &mut [u8],
+        at_most: usize,
+        mut each: impl FnMut(Opcode, &[u8]),
+    ) -> Result<usize, ReceiveError> {
+        let mut taken = 0_usize;
+        let mut first = None;
+        while taken < at_most {
+            let step = self.try_oldest().and_then(|message| {
+                let nbytes = self.read_into(message.handle(), out)?;
+                let released = self.consumer.give_back(&self.access, message.handle());
+                released.map_err(|setback| self.fail::<ReceiveError>(setback))?;
+                Ok((message.opcode(), nbytes))
+            });
+            match step {
+                Ok((opcode, nbytes)) => {
+                    taken = taken.wrapping_add(1);
+                    each(opcode, out.get(..nbytes).unwrap_or_default());
+                }
+                Err(error) => {
+                    first = Some(error);
+                    break;
+                }
+            }
+        }
+        match (first, self.poison) {
+            (Some(error), Some(_)) => return Err(error),
+            _ => self.tell_given_back(Ok(()))?,
+        }
+        match first {
+            Some(error) if taken == 0 => Err(error),
+            Some(_) | None => Ok(taken),
+        }
     }
-
-    /// L2 gave up.
-    ///
-    /// # Errors
-    /// The memory could not be reached.
-    pub fn peer_aborted(&self) -> Result<bool, AccessError> {
-        self.0.peer_aborted()
-    }
-
-    /// The first cause, when the queue has ended here.
-    #[must_use]
-    pub const fn poison(&self) -> Option<Poison> {
-        self.0.poison()
-    }
-
-    /// The memory, for reading and writing messages in their places.
-    #[must_use]
-    pub const fn access(&self) -> &A {
-        self.0.access()
-    }
-
-    /// Detaches, whatever happened, and gives the access back.
-    pub fn into_access(self) -> A {
-        self.0.into_access()
-    }
-}
-
-#[inline]
-fn dequeue<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>>(
-    end: &mut End<A, M, 1>,
-    out: &mut [u8],
-) -> Result<(Opcode, usize), ReceiveError> {
-    let message = end.try_peek()?;
-    let nbytes = end.read_into(message.handle(), out)?;
-    end.release(message.handle())?;
-    Ok((message.opcode(), nbytes))
 }

@@ -5,17 +5,19 @@ use zerocopy::little_endian::U64;
 use super::arena::Arena;
 use super::error::Full;
 use super::poison::Setback;
-use super::ring::Ring;
+use super::ring::{Ring, look, tell};
+use super::side::Direction;
 use super::slot::{Opcode, RawSlot};
 use crate::region::{Place, RegionAccess};
 
 /// The producer of one direction.
 ///
 /// Its counts, and where every message in flight lies, are its own: nothing of it is read back from shared memory.
-pub(super) struct Producer<M> {
-    pub(super) ring: Ring,
+pub(super) struct Producer<D, M> {
+    ring: Ring<D>,
     arena: Arena<M>,
-    /// Messages sent; the next one's index.
+    /// The next message's index. Those from the told tail up to it are filled in, and the other side does not know of them yet;
+    /// between two operations of an end there are none.
     next: u64,
     /// Messages that the other side is known to have given back.
     freed: u64,
@@ -29,9 +31,10 @@ pub(super) struct Plan {
     pub(super) nbytes: u64,
 }
 
-impl<M: AsRef<[u64]> + AsMut<[u64]>> Producer<M> {
-    pub(super) const fn new(ring: Ring, marks: M, count: u64) -> Self {
-        Self { ring, arena: Arena::new(ring.arena.nbytes, marks, count), next: count, freed: count }
+impl<D: Direction, M: AsRef<[u64]> + AsMut<[u64]>> Producer<D, M> {
+    pub(super) const fn new(ring: Ring<D>, marks: M, count: u64) -> Self {
+        let arena = Arena::new(ring.arena.nbytes, marks, count);
+        Self { ring, arena, next: count, freed: count }
     }
 
     pub(super) const fn arena_bytes(&self) -> u64 {
@@ -44,35 +47,16 @@ impl<M: AsRef<[u64]> + AsMut<[u64]>> Producer<M> {
     }
 
     /// Where `plan` lies in PAYLOAD.
+    #[inline]
     pub(super) const fn place(&self, plan: Plan) -> Place {
         // Inside the arena, which the layout saw to be inside PAYLOAD.
         let offset = if plan.nbytes == 0 { 0 } else { self.ring.arena.offset.wrapping_add(plan.start) };
         Place { offset, nbytes: plan.nbytes }
     }
 
-    /// Finds room for a message of so many bytes. The other side's count is only looked at when there is none yet.
+    /// Finds room for a message of so many bytes in what is known to be free.
     #[inline]
-    pub(super) fn plan(
-        &mut self,
-        access: &impl RegionAccess,
-        nbytes: u64,
-    ) -> Result<Result<Plan, Full>, Setback> {
-        if let Ok(plan) = self.find(nbytes) {
-            return Ok(Ok(plan));
-        }
-        let in_flight = self.next.wrapping_sub(self.freed);
-        let freed = self.ring.look(access, self.ring.head, self.freed, in_flight)?;
-        if freed != self.freed {
-            // The other side is done with these bytes before they are written again.
-            access.observe(Place::NOTHING)?;
-            self.arena.give_back(self.freed, freed, self.next, |index| self.ring.slot_number(index));
-            self.freed = freed;
-        }
-        Ok(self.find(nbytes))
-    }
-
-    #[inline]
-    fn find(&self, nbytes: u64) -> Result<Plan, Full> {
+    pub(super) fn find(&self, nbytes: u64) -> Result<Plan, Full> {
         if self.next.wrapping_sub(self.freed) >= u64::from(self.ring.depth) {
             return Err(Full::Ring);
         }
@@ -80,11 +64,24 @@ impl<M: AsRef<[u64]> + AsMut<[u64]>> Producer<M> {
         Ok(Plan { start, nbytes })
     }
 
-    /// Sends the message whose bytes were written at the plan's place. A plan stays good until the next message is sent.
+    /// Learns from the other side's count what is free by now.
+    pub(super) fn learn(&mut self, access: &impl RegionAccess) -> Result<(), Setback> {
+        let in_flight = self.next.wrapping_sub(self.freed);
+        let freed = look(access, D::HEAD, self.freed, in_flight)?;
+        if freed != self.freed {
+            // The other side is done with these bytes before they are written again.
+            access.observe(Place::NOTHING)?;
+            self.arena.give_back(self.freed, freed, self.next, |index| self.ring.slot_number(index));
+            self.freed = freed;
+        }
+        Ok(())
+    }
+
+    /// Fills in the message whose bytes were written at the plan's place. A plan stays good until the next message is filled in.
     ///
-    /// Until the tail is stored nothing has happened that the other side or a later operation could see.
+    /// Until it is [told](Self::tell) nothing has happened that the other side could see.
     #[inline]
-    pub(super) fn send(
+    pub(super) fn fill(
         &mut self,
         access: &impl RegionAccess,
         plan: Plan,
@@ -103,7 +100,13 @@ impl<M: AsRef<[u64]> + AsMut<[u64]>> Producer<M> {
         self.ring.write_slot(access, index, &slot)?;
         self.arena.take(index, self.ring.slot_number(index), plan.start, plan.nbytes);
         self.next = index.wrapping_add(1);
-        self.ring.store(access, self.ring.tail, self.next)
+        Ok(())
+    }
+
+    /// Tells the other side of every message that is filled in.
+    #[inline]
+    pub(super) fn tell(&self, access: &impl RegionAccess) -> Result<(), Setback> {
+        tell(access, D::TAIL, self.next, D::CONSUMER_SLEEPS)
     }
 }
 

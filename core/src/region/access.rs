@@ -37,7 +37,9 @@ impl Place {
 pub trait RegionAccess {
     /// Bytes that `publish` writes back together, at a multiple of their number, even if this side wrote only some of them; 1 where
     /// memory is coherent. A line with two writers would lose the bytes of one.
-    const LINE: u64 = 1;
+    fn line(&self) -> u64 {
+        1
+    }
 
     /// Bytes of PAYLOAD.
     fn payload_bytes(&self) -> u64;
@@ -89,7 +91,9 @@ pub trait RegionAccess {
 }
 
 impl<A: RegionAccess> RegionAccess for &A {
-    const LINE: u64 = A::LINE;
+    fn line(&self) -> u64 {
+        A::line(self)
+    }
 
     #[inline]
     fn payload_bytes(&self) -> u64 {

@@ -170,11 +170,28 @@ impl Mapping {
     ///
     /// # Errors
     /// [`OutOfRange`]; nothing was copied then.
-    #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfRange> {
+        self.read_control(offset, out)?;
+        self.count_copy(out.len());
+        Ok(())
+    }
+
+    /// Copies `bytes` to the place from `offset` on.
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also for a mapping that is not to be written; nothing was copied then.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfRange> {
+        self.write_control(offset, bytes)?;
+        self.count_copy(bytes.len());
+        Ok(())
+    }
+
+    /// As [`read`](Self::read), of control memory, whose copies are not counted.
+    #[inline]
+    #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
+    pub(crate) fn read_control(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfRange> {
         let start = self.range(offset, out.len())?;
         let (head, words, tail) = self.split(start, out.len());
-        self.count_copy(out.len());
         let (out_head, rest) = out.split_at_mut(head.len());
         let (out_words, out_tail) = rest.split_at_mut(words.len().saturating_mul(8));
         for (out, byte) in out_head.iter_mut().zip(head) {
@@ -189,19 +206,15 @@ impl Mapping {
         Ok(())
     }
 
-    /// Copies `bytes` to the place from `offset` on.
-    ///
-    /// # Errors
-    /// [`OutOfRange`], also for a mapping that is not to be written; nothing was copied then.
+    /// As [`write`](Self::write), of control memory, whose copies are not counted.
+    #[inline]
     #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
-    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfRange> {
-        let out_of_range = OutOfRange { offset, length: bytes.len(), nbytes: 0 };
+    pub(crate) fn write_control(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfRange> {
         let start = self.range(offset, bytes.len())?;
         if !self.access.writes() {
-            return Err(out_of_range);
+            return Err(OutOfRange { offset, length: bytes.len(), nbytes: 0 });
         }
         let (head, words, tail) = self.split(start, bytes.len());
-        self.count_copy(bytes.len());
         let (in_head, rest) = bytes.split_at(head.len());
         let (in_words, in_tail) = rest.split_at(words.len().saturating_mul(8));
         for (byte, from) in head.iter().zip(in_head) {
@@ -268,7 +281,15 @@ impl Mapping {
     }
 
     /// The bytes from `start` on, whose range was checked: single ones up to an aligned word, words, and single ones again.
+    #[inline]
     fn split(&self, start: NonNull<u8>, length: usize) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
+        // What nearly all control memory is: whole words, whose number the compiler may know.
+        if start.addr().get().is_multiple_of(8) && length.is_multiple_of(8) {
+            let words = start.cast::<AtomicU64>().as_ptr();
+            // SAFETY: the range lies within the mapping, which lives as long as it is borrowed, and is aligned, as was just
+            // seen. A slice of atomics is sound beside writers in other processes, which is what atomics are for.
+            return (&[], unsafe { core::slice::from_raw_parts(words, length / 8) }, &[]);
+        }
         // SAFETY: the range lies within the mapping, which lives as long as it is borrowed. A slice of atomics is sound beside
         // writers in other processes, which is what atomics are for; no two processes' accesses of ours overlap in
         // different widths without an order between them.

@@ -8,15 +8,18 @@ use bufabi_core::{Code, Descriptor};
 
 use super::error::{AttachError, CloseError};
 use super::gate::Gate;
-use super::memory::RegionMemory;
+use super::memory::{Parts, RegionMemory};
+use super::part::CopiedPart;
 use crate::consumer::Consumer;
-use crate::memory::Mapping;
+use crate::vmm::imports::Import;
+use crate::vmm::{Imports, VmmDriver};
 
-/// A region that this process attached to, through one of its consumers.
+/// A region that this process attached to, through one of its consumers or through a device's driver.
 #[derive(Debug)]
 pub struct AttachedRegion<'a> {
-    consumer: &'a Consumer,
-    mappings: Option<[Arc<Mapping>; 2]>,
+    /// Whose mappings they are; `None` where they go with their last user.
+    consumer: Option<&'a Consumer>,
+    memory: Option<Parts>,
     gate: Arc<Gate>,
     parts: RegionParts,
 }
@@ -31,16 +34,7 @@ impl<'a> AttachedRegion<'a> {
         payload: &Descriptor,
         counter: &Descriptor,
     ) -> Result<Self, AttachError> {
-        let parts = RegionParts::check(payload, counter).map_err(AttachError::Parts)?;
-        for descriptor in [payload, counter] {
-            let (identity, access) = (descriptor.identity(), descriptor.access());
-            if !(access.reads() && access.writes()) {
-                return Err(AttachError::NotShared { identity, access });
-            }
-        }
-        if counter.nbytes() == 0 || !counter.nbytes().is_multiple_of(4) {
-            return Err(AttachError::CounterSize { found: counter.nbytes() });
-        }
+        let parts = check(payload, counter)?;
         let import = |descriptor| consumer.import(descriptor).map_err(AttachError::Import);
         let payload_mapping = import(payload)?.into_mapping();
         let counter_mapping = match import(counter) {
@@ -52,8 +46,29 @@ impl<'a> AttachedRegion<'a> {
                 return Err(error);
             }
         };
-        let mappings = Some([payload_mapping, counter_mapping]);
-        Ok(Self { consumer, mappings, gate: Arc::default(), parts })
+        let memory = Some(Parts::Mapped([payload_mapping, counter_mapping]));
+        Ok(Self { consumer: Some(consumer), memory, gate: Arc::default(), parts })
+    }
+
+    /// As [`attach`](Self::attach), to device memory that this process's CPU does not map: the driver copies what is read and written,
+    /// and a wait looks again after longer and longer pauses.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn attach_copying<D>(
+        imports: &Imports<D>,
+        payload: &Descriptor,
+        counter: &Descriptor,
+    ) -> Result<Self, AttachError>
+    where
+        D: VmmDriver<Physical: Send + Sync, Range: Send + Sync> + Send + Sync + 'static,
+    {
+        let parts = check(payload, counter)?;
+        let import = |descriptor: &Descriptor| -> Result<Arc<Import<D>>, AttachError> {
+            imports.import(descriptor).map(Arc::new).map_err(AttachError::Driver)
+        };
+        let memory: [Arc<dyn CopiedPart>; 2] = [import(payload)?, import(counter)?];
+        Ok(Self { consumer: None, memory: Some(Parts::Copied(memory)), gate: Arc::default(), parts })
     }
 
     /// The identities of both parts.
@@ -68,10 +83,10 @@ impl<'a> AttachedRegion<'a> {
     /// [`AccessError`] once the region was closed.
     pub fn memory(&self) -> Result<RegionMemory, AccessError> {
         let closed = AccessError::new(Code::Released, 0);
-        RegionMemory::enter(self.mappings.as_ref().ok_or(closed)?, &self.gate)
+        RegionMemory::enter(self.memory.as_ref().ok_or(closed)?, &self.gate)
     }
 
-    /// Refuses whatever is begun from now on, waits until `until` for what is under way, and drops both mappings; both are tried.
+    /// Refuses whatever is begun from now on, waits until `until` for what is under way, and lets go of both parts; both are tried.
     /// It can be called again.
     ///
     /// # Errors
@@ -82,9 +97,25 @@ impl<'a> AttachedRegion<'a> {
         if users > 0 {
             return Err(CloseError::InUse { users });
         }
-        self.mappings = None;
-        let released = [self.parts.payload(), self.parts.counter()].map(|part| self.consumer.release(part));
+        self.memory = None;
+        let Some(consumer) = self.consumer else { return Ok(()) };
+        let released = [self.parts.payload(), self.parts.counter()].map(|part| consumer.release(part));
         let [payload, counter] = released;
         payload.and(counter).map_err(CloseError::Drop)
     }
+}
+
+/// Two descriptors are the parts of a region that can be read and written.
+fn check(payload: &Descriptor, counter: &Descriptor) -> Result<RegionParts, AttachError> {
+    let parts = RegionParts::check(payload, counter).map_err(AttachError::Parts)?;
+    for descriptor in [payload, counter] {
+        let (identity, access) = (descriptor.identity(), descriptor.access());
+        if !(access.reads() && access.writes()) {
+            return Err(AttachError::NotShared { identity, access });
+        }
+    }
+    if counter.nbytes() == 0 || !counter.nbytes().is_multiple_of(4) {
+        return Err(AttachError::CounterSize { found: counter.nbytes() });
+    }
+    Ok(parts)
 }

@@ -1,4 +1,5 @@
-//! Waiting for the other side of a region: spin for a while, then sleep until it stores what is waited for.
+//! Waiting for the other side of a region: spin for a while, then sleep until it stores what is waited for, or look again after longer
+//! and longer pauses where the memory allows no such sleep.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{Ordering, fence};
@@ -18,7 +19,7 @@ pub const DEFAULT_SPIN: Duration = Duration::from_micros(50);
 /// The longest sleep: the other side need not know of sleepers.
 const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// The first sleep where nobody looks at a flag; each one that finds nothing doubles it.
+/// The first sleep where nobody wakes the sleeper; each one that finds nothing doubles it.
 const FIRST_SLEEP: Duration = Duration::from_micros(50);
 
 /// Between two looks at whether the other side is alive.
@@ -83,8 +84,10 @@ impl SleepingClock {
         Ok(self)
     }
 
+    /// It is worth another look. A counter that is not mapped tells so only to who looks.
     fn has_changed(&self, watch: Watch) -> bool {
         self.memory.word(watch.counter).is_none_or(|word| word.load(Ordering::Relaxed) != watch.seen)
+            || self.memory.is_shut()
     }
 
     fn look_at_peer(&mut self, now: Instant) {
@@ -99,9 +102,12 @@ impl SleepingClock {
         }
     }
 
-    /// Sleeps until the counter changes, for at most `limit`.
+    /// Sleeps until the counter changes, for at most `limit`; where nobody can, for that long.
     fn sleep(&self, watch: Watch, limit: Duration) {
-        let Some(word) = self.memory.word(watch.counter) else { return };
+        let Some(word) = self.memory.word(watch.counter) else {
+            std::thread::sleep(limit);
+            return;
+        };
         let flag = watch.sleep_flag.and_then(|flag| self.memory.word(flag));
         if let Some(flag) = flag {
             flag.store(1, Ordering::Relaxed);
@@ -142,7 +148,8 @@ impl Clock for SleepingClock {
             }
             return;
         }
-        let longest = if watch.sleep_flag.is_some() { LONGEST_SLEEP } else { self.sleep };
+        let is_woken = watch.sleep_flag.is_some() && self.memory.allows_sleeping();
+        let longest = if is_woken { LONGEST_SLEEP } else { self.sleep };
         self.sleep(watch, longest.min(left));
         self.sleep = self.sleep.saturating_mul(2).min(LONGEST_SLEEP);
         self.look_at_peer(now);

@@ -7,6 +7,7 @@ use bufabi_core::{Access, Code, Identity};
 
 use crate::consumer::ImportError;
 use crate::owner::{CreateError, OwnError, ReleaseError};
+use crate::vmm::VmmError;
 
 /// Why a region was not made. Nothing is left behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub enum AttachError {
     },
     /// A part could not be mapped.
     Import(ImportError),
+    /// The driver could not import a part.
+    Driver(VmmError),
 }
 
 /// Why a region was not closed to the end. Nothing new begins on it, and it can be tried again.
@@ -81,6 +84,7 @@ impl AttachError {
             Self::NotShared { .. } => Code::Denied,
             Self::CounterSize { .. } => Code::RegionCounter,
             Self::Import(error) => error.code(),
+            Self::Driver(error) => error.code(),
         }
     }
 }
@@ -121,6 +125,7 @@ impl fmt::Display for AttachError {
                 write!(f, "a region's counters take a multiple of 4 bytes, at least 4, found {found}")
             }
             Self::Import(error) => error.fmt(f),
+            Self::Driver(error) => error.fmt(f),
         }
     }
 }

@@ -1,35 +1,40 @@
-//! A region's bytes in this process's mappings, as the core reaches them.
+//! A region's bytes as this process reaches them, for the core: through mappings, or through a driver that copies.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use bufabi_core::Code;
 use bufabi_core::region::{AccessError, Part, Place, RegionAccess, RegionParts, RegionView, RegionViewError};
 
 use super::gate::{Gate, Ticket};
+use super::part::{CopiedPart, access_error};
 use crate::memory::Mapping;
 use crate::sys::futex;
 
-/// Both parts of a region, mapped. While one is there the region's mappings stay; after the region was closed, or its peer died,
-/// every access is refused with that reason, and whoever still has one should drop it.
-///
-/// Memory between processors of one machine is coherent, so counters that release and acquire are all the order there is.
+/// PAYLOAD and COUNTER, as this process reaches them.
+#[derive(Clone, Debug)]
+pub(super) enum Parts {
+    /// This process's CPU maps them. Memory between processors of one machine is coherent, so counters that release and acquire
+    /// are all the order there is.
+    Mapped([Arc<Mapping>; 2]),
+    /// A driver copies, and each copy is done when it returns. Nobody can sleep on such a counter, and nobody is woken.
+    Copied([Arc<dyn CopiedPart>; 2]),
+}
+
+/// Both parts of a region. While one is there the region's parts stay; after the region was closed, or its peer died, every access
+/// is refused with that reason, and whoever still has one should drop it.
 #[derive(Debug)]
 pub struct RegionMemory {
-    // In this order they are dropped: the ticket last, when the mappings are no longer used.
-    payload: Arc<Mapping>,
-    counter: Arc<Mapping>,
+    // In this order they are dropped: the ticket last, when the parts are no longer used.
+    parts: Parts,
     ticket: Ticket,
 }
 
 impl RegionMemory {
     /// Comes into a region, unless it is closed.
-    pub(super) fn enter(
-        [payload, counter]: &[Arc<Mapping>; 2],
-        gate: &Arc<Gate>,
-    ) -> Result<Self, AccessError> {
+    pub(super) fn enter(parts: &Parts, gate: &Arc<Gate>) -> Result<Self, AccessError> {
         let ticket = gate.enter().map_err(|code| AccessError::new(code, 0))?;
-        Ok(Self { payload: Arc::clone(payload), counter: Arc::clone(counter), ticket })
+        Ok(Self { parts: parts.clone(), ticket })
     }
 
     /// The same region once more.
@@ -37,17 +42,31 @@ impl RegionMemory {
     /// # Errors
     /// [`AccessError`] with the reason for which everyone is refused.
     pub fn another(&self) -> Result<Self, AccessError> {
-        let mappings = [Arc::clone(&self.payload), Arc::clone(&self.counter)];
-        Self::enter(&mappings, self.ticket.gate())
+        Self::enter(&self.parts, self.ticket.gate())
     }
 
-    /// The six scalars by which a task in this process is told of the region: its addresses here.
+    /// The six scalars by which a task is told of the region: its addresses in this process, or on this process's device.
     ///
     /// # Errors
     /// [`RegionViewError`].
     pub fn view(&self, parts: RegionParts) -> Result<RegionView, RegionViewError> {
-        let part = |mapping: &Mapping| Part { base: mapping.address(), nbytes: mapping.nbytes() };
-        RegionView::new(parts.region_id(), part(&self.payload), part(&self.counter))
+        let [payload, counter] = match &self.parts {
+            Parts::Mapped(parts) => {
+                parts.each_ref().map(|part| Part { base: part.address(), nbytes: part.nbytes() })
+            }
+            // What is mapped on the device has an address; if it has none any more, the view is refused as empty.
+            Parts::Copied(parts) => parts.each_ref().map(|part| match part.address() {
+                Ok(base) => Part { base, nbytes: part.nbytes() },
+                Err(_) => Part { base: 0, nbytes: 0 },
+            }),
+        };
+        RegionView::new(parts.region_id(), payload, counter)
+    }
+
+    /// Somebody who waits for a counter can sleep until it changes.
+    #[must_use]
+    pub const fn allows_sleeping(&self) -> bool {
+        matches!(self.parts, Parts::Mapped(_))
     }
 
     /// Refuses every access from now on, also of others who have the region in this process: the other side is gone.
@@ -55,14 +74,29 @@ impl RegionMemory {
         self.ticket.gate().shut(Code::WorkerDied);
     }
 
+    /// Nobody is let in any more.
+    pub(super) fn is_shut(&self) -> bool {
+        self.ticket.gate().refusal().is_some()
+    }
+
+    /// A counter where it is mapped.
+    #[inline]
     pub(super) fn word(&self, offset: u64) -> Option<&AtomicU32> {
-        self.counter.atomic_u32(usize::try_from(offset).ok()?)
+        match &self.parts {
+            Parts::Mapped([_, counter]) => counter.atomic_u32(usize::try_from(offset).ok()?),
+            Parts::Copied(_) => None,
+        }
     }
 
     #[inline]
     fn check_open(&self) -> Result<(), AccessError> {
-        self.ticket.gate().refusal().map_or(Ok(()), |code| Err(AccessError::new(code, 0)))
+        self.ticket.gate().refusal().map_or(Ok(()), refused)
     }
+}
+
+#[cold]
+const fn refused(code: Code) -> Result<(), AccessError> {
+    Err(AccessError::new(code, 0))
 }
 
 /// Outside a part. The core asks for nothing such.
@@ -70,48 +104,78 @@ const OUTSIDE: AccessError = AccessError::new(Code::RegionRange, 0);
 
 impl RegionAccess for RegionMemory {
     fn payload_bytes(&self) -> u64 {
-        self.payload.nbytes()
+        match &self.parts {
+            Parts::Mapped([payload, _]) => payload.nbytes(),
+            Parts::Copied([payload, _]) => payload.nbytes(),
+        }
     }
 
     fn counter_bytes(&self) -> u64 {
-        self.counter.nbytes()
+        match &self.parts {
+            Parts::Mapped([_, counter]) => counter.nbytes(),
+            Parts::Copied([_, counter]) => counter.nbytes(),
+        }
     }
 
     #[inline]
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), AccessError> {
         self.check_open()?;
-        let offset = usize::try_from(offset).map_err(|_| OUTSIDE)?;
-        self.payload.read(offset, out).map_err(|_| OUTSIDE)
+        match &self.parts {
+            Parts::Mapped([payload, _]) => {
+                let offset = usize::try_from(offset).map_err(|_| OUTSIDE)?;
+                payload.read_control(offset, out).map_err(|_| OUTSIDE)
+            }
+            Parts::Copied([payload, _]) => payload.copy_from(offset, out).map_err(access_error),
+        }
     }
 
     #[inline]
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.check_open()?;
-        let offset = usize::try_from(offset).map_err(|_| OUTSIDE)?;
-        self.payload.write(offset, bytes).map_err(|_| OUTSIDE)
+        match &self.parts {
+            Parts::Mapped([payload, _]) => {
+                let offset = usize::try_from(offset).map_err(|_| OUTSIDE)?;
+                payload.write_control(offset, bytes).map_err(|_| OUTSIDE)
+            }
+            Parts::Copied([payload, _]) => payload.copy_to(offset, bytes).map_err(access_error),
+        }
     }
 
     #[inline]
     fn load(&self, offset: u64) -> Result<u32, AccessError> {
         self.check_open()?;
-        Ok(self.word(offset).ok_or(OUTSIDE)?.load(Ordering::Acquire))
+        match &self.parts {
+            Parts::Mapped(_) => Ok(self.word(offset).ok_or(OUTSIDE)?.load(Ordering::Acquire)),
+            Parts::Copied([_, counter]) => {
+                let mut word = [0; 4];
+                counter.copy_from(offset, &mut word).map_err(access_error)?;
+                Ok(u32::from_le_bytes(word))
+            }
+        }
     }
 
     #[inline]
     fn store(&self, offset: u64, value: u32) -> Result<(), AccessError> {
         // Also behind a shut gate: an operation that came this far is finished.
-        self.word(offset).ok_or(OUTSIDE)?.store(value, Ordering::Release);
-        Ok(())
+        match &self.parts {
+            Parts::Mapped(_) => {
+                self.word(offset).ok_or(OUTSIDE)?.store(value, Ordering::Release);
+                Ok(())
+            }
+            Parts::Copied([_, counter]) => {
+                counter.copy_to(offset, &value.to_le_bytes()).map_err(access_error)
+            }
+        }
     }
 
     #[inline]
     fn publish(&self, _: Place) -> Result<(), AccessError> {
-        Ok(())
+        self.order()
     }
 
     #[inline]
     fn observe(&self, _: Place) -> Result<(), AccessError> {
-        Ok(())
+        self.order()
     }
 
     /// Wakes the other side if its flag says that it sleeps. A flag that is set at this very moment may be missed: a sleep ends
@@ -119,9 +183,25 @@ impl RegionAccess for RegionMemory {
     #[inline]
     fn wake(&self, counter: u64, sleep_flag: u64) {
         let flag = self.word(sleep_flag);
-        if flag.is_some_and(|flag| flag.load(Ordering::Relaxed) & 0xff != 0)
-            && let Some(word) = self.word(counter)
-        {
+        if flag.is_some_and(|flag| flag.load(Ordering::Relaxed) & 0xff != 0) {
+            self.wake_sleeper(counter);
+        }
+    }
+}
+
+impl RegionMemory {
+    #[inline]
+    fn order(&self) -> Result<(), AccessError> {
+        if matches!(self.parts, Parts::Copied(_)) {
+            // The driver may copy with other instructions than this processor's own loads and stores.
+            fence(Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn wake_sleeper(&self, counter: u64) {
+        if let Some(word) = self.word(counter) {
             // A sleeper that is not woken wakes by itself.
             let _ = futex::wake(word);
         }

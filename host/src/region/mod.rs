@@ -1,5 +1,5 @@
-//! Regions over this process's mappings: a provider that makes the two parts, a consumer that attaches to them by their
-//! descriptors, and waiting that spins for a while and then sleeps.
+//! Regions over this process's mappings, or over device memory that a driver copies: a provider that makes the two parts, a
+//! consumer that attaches to them by their descriptors, and waiting that spins for a while and then sleeps.
 //!
 //! What is done with a region is the core's ([`bufabi_core::region`], [`bufabi_core::queue`]); here is what lies under it.
 
@@ -8,6 +8,7 @@ mod clock;
 mod error;
 mod gate;
 mod memory;
+mod part;
 mod provider;
 #[cfg(test)]
 mod tests;

@@ -8,16 +8,15 @@ use bufabi_core::{Code, Descriptor};
 
 use super::error::{CloseError, ProvideError};
 use super::gate::Gate;
-use super::memory::RegionMemory;
-use crate::memory::Mapping;
+use super::memory::{Parts, RegionMemory};
 use crate::owner::{Buffer, Endpoint, OwnError};
 use crate::vmm::{Admission, MemfdDriver};
 
 /// A region that this process made: two ordinary buffers of its endpoint, with one lifetime.
 #[derive(Debug)]
 pub struct ProvidedRegion {
-    // Dropped in this order: the buffers when nothing of ours uses their mappings.
-    mappings: Option<[Arc<Mapping>; 2]>,
+    // Dropped in this order: the buffers when nothing of ours uses their memory.
+    memory: Option<Parts>,
     gate: Arc<Gate>,
     parts: RegionParts,
     /// PAYLOAD and COUNTER; each is `None` once it was released.
@@ -60,8 +59,8 @@ impl ProvidedRegion {
         let counter = counter.descriptor().map_err(ProvideError::Own)?;
         let parts = RegionParts::check(&payload, &counter).map_err(ProvideError::Parts)?;
         let map = |descriptor| endpoint.own_mapping(descriptor).map_err(ProvideError::Own);
-        let mappings = Some([map(&payload)?, map(&counter)?]);
-        Ok(Self { mappings, gate: Arc::default(), parts, buffers: buffers.map(Some) })
+        let memory = Some(Parts::Mapped([map(&payload)?, map(&counter)?]));
+        Ok(Self { memory, gate: Arc::default(), parts, buffers: buffers.map(Some) })
     }
 
     /// The identities of both parts.
@@ -88,7 +87,7 @@ impl ProvidedRegion {
     /// [`AccessError`] once the region was closed.
     pub fn memory(&self) -> Result<RegionMemory, AccessError> {
         let closed = AccessError::new(Code::Released, 0);
-        RegionMemory::enter(self.mappings.as_ref().ok_or(closed)?, &self.gate)
+        RegionMemory::enter(self.memory.as_ref().ok_or(closed)?, &self.gate)
     }
 
     /// Refuses whatever is begun from now on, waits for what is under way, unmaps, and frees both parts, each once, when no
@@ -102,7 +101,7 @@ impl ProvidedRegion {
         if users > 0 {
             return Err(CloseError::InUse { users });
         }
-        self.mappings = None;
+        self.memory = None;
         let mut first = Ok(());
         for slot in &mut self.buffers {
             let Some(buffer) = slot else { continue };
