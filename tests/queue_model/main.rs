@@ -32,7 +32,7 @@ fn operation(random: &mut Random, layout: QueueLayout) -> Operation {
         5 => layout.output_arena().nbytes,
         _ => random.below(arena + 2),
     };
-    match random.below(12) {
+    match random.below(15) {
         0..=2 => Operation::Enqueue(nbytes),
         3 => Operation::Peek,
         4 => Operation::HostRelease,
@@ -41,6 +41,9 @@ fn operation(random: &mut Random, layout: QueueLayout) -> Operation {
         8 => Operation::Release(random.next()),
         9 => Operation::Send(nbytes),
         10 => Operation::Reserve(nbytes),
+        12 => Operation::EnqueueAll(nbytes),
+        13 => Operation::DequeueEach(usize::try_from(random.below(5)).unwrap()),
+        14 => Operation::ReleaseAll(usize::try_from(random.below(5)).unwrap()),
         _ if random.below(4) == 0 => Operation::Cancel,
         _ => Operation::Commit(random.below(4).saturating_sub(2) * random.below(64)),
     }
@@ -95,6 +98,9 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         2 => (0..260_u64).prop_map(Operation::Reserve),
         2 => (0..260_u64).prop_map(Operation::Commit),
         1 => Just(Operation::Cancel),
+        2 => (0..260_u64).prop_map(Operation::EnqueueAll),
+        2 => (0..5_usize).prop_map(Operation::DequeueEach),
+        2 => (0..5_usize).prop_map(Operation::ReleaseAll),
     ]
 }
 
