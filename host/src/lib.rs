@@ -5,6 +5,7 @@
 //! - [`consumer`]: each identity mapped once, and [`backend`]: how.
 //! - [`device`]: the memory and the kernels of a chip.
 //! - [`sys`]: every call into libc, typed, with its error.
+//! - [`ffi`]: all of it behind C's calling convention, with the feature `c-abi`.
 //! - [`kernels`]: what tasks compute.
 //! - [`memory`]: mappings, and the views of tasks in them.
 //! - [`region`]: two buffers over which a host and a running task talk, and how to wait for the other side.
@@ -18,6 +19,8 @@
 pub mod backend;
 pub mod consumer;
 pub mod device;
+#[cfg(feature = "c-abi")]
+pub mod ffi;
 pub mod kernels;
 pub mod memory;
 pub mod owner;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bufabi_core::wire::layout::RECORDS;
 use bufabi_core::wire::layout_text::{CHeader, MarkdownTables};
 
-use crate::c_headers::firmware_header;
+use crate::c_headers::{firmware_header, host_header};
 use crate::codes::{CStatuses, FrozenCodes, MarkdownCodes};
 use crate::frozen::Frozen;
 
@@ -35,10 +35,10 @@ pub fn documents() -> Result<Vec<Document>, String> {
         Document { path: "layout-check/codes.txt", text: FrozenCodes.to_string() },
         Document { path: "firmware-shim/include/bufabi_layout.h", text: CHeader(RECORDS).to_string() },
         Document { path: "firmware-shim/include/bufabi_status.h", text: CStatuses.to_string() },
-        Document {
-            path: "firmware-shim/include/bufabi.h",
-            text: firmware_header(&root().join("firmware-shim"))?,
-        },
+        Document { path: "firmware-shim/include/bufabi.h", text: firmware_header(&root())? },
+        Document { path: "host/include/bufabi/bufabi_layout.h", text: CHeader(RECORDS).to_string() },
+        Document { path: "host/include/bufabi/bufabi_status.h", text: CStatuses.to_string() },
+        Document { path: "host/include/bufabi/bufabi.h", text: host_header(&root())? },
         wire_abi()?,
     ])
 }

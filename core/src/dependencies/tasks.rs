@@ -9,6 +9,20 @@ pub struct Handle {
     pub(super) stamp: u64,
 }
 
+impl Handle {
+    /// Its two numbers, for those who keep it outside of Rust.
+    #[must_use]
+    pub const fn parts(self) -> (u32, u64) {
+        (self.slot, self.stamp)
+    }
+
+    /// The handle of two numbers. Those that [`parts`](Self::parts) gave make the same one; others name no task.
+    #[must_use]
+    pub const fn from_parts(slot: u32, stamp: u64) -> Self {
+        Self { slot, stamp }
+    }
+}
+
 /// Why a task never runs: the first failure among those that it depends on, or its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cause {

@@ -1,0 +1,61 @@
+//! The host behind C's calling convention. C's side is `include/bufabi/bufabi.h`, and `bufabi.hpp` for C++.
+//!
+//! Each function answers with a [`Status`]: 0, or the frozen number of the first broken rule; [`bufabi_error_text`] says it in words.
+//! Arguments from C are claims: NULL, misaligned, overlapping or impossible ones get a status of their own, numbers that are no
+//! value of their enumeration too. What was made here is named by handles: numbers that this library keeps in tables, and
+//! never addresses, so that one used after its release, twice, or for something else gets a status. Only what no program
+//! can check is left to the caller and stated beside the function: that a pointer's bytes are there, and that nobody
+//! writes them during the call.
+//!
+//! Any thread may call any function. Calls on one handle of a tracker or of a task's arguments wait for each other; all others run
+//! side by side. Releasing what another thread is using is safe: that call ends first, and what it used goes with it.
+//!
+//! Nothing unwinds into C: a panic, which would be a fault of this library, ends at the boundary as `internal`.
+
+#[path = "../../../c-abi/argument.rs"]
+mod argument;
+mod boundary;
+#[path = "../../../c-abi/check.rs"]
+mod check;
+#[path = "../../../c-abi/chip.rs"]
+mod chip;
+mod handle;
+mod number;
+mod parameter;
+mod record;
+mod relation;
+#[path = "../../../c-abi/size.rs"]
+mod size;
+#[path = "../../../c-abi/status.rs"]
+mod status;
+mod task_args;
+mod tracker;
+
+pub use boundary::bufabi_error_text;
+pub use check::{bufabi_blob_check, bufabi_descriptor_check, bufabi_tensor_check};
+pub use chip::{Resolve, bufabi_blob_materialize, bufabi_chip_tensor_from};
+pub use record::{
+    DescriptorFields, ViewFields, bufabi_blob_decode, bufabi_blob_encode, bufabi_blob_size,
+    bufabi_descriptor_decode, bufabi_descriptor_encode, bufabi_dtype_size, bufabi_identity_equal,
+    bufabi_tensor_decode, bufabi_tensor_encode, bufabi_view_row_major,
+};
+pub use relation::{
+    RELATION_COVERING, RELATION_DISJOINT, RELATION_MAY_OVERLAP, RELATION_OVERLAPPING, bufabi_rights_check,
+    bufabi_tensor_first_common, bufabi_tensor_relate,
+};
+pub use size::{
+    ABI_VERSION, bufabi_abi_version, bufabi_blob_header_size, bufabi_chip_storage_task_args_size,
+    bufabi_chip_tensor_size, bufabi_descriptor_size, bufabi_identity_size, bufabi_tensor_size,
+};
+pub use status::{Status, bufabi_status_fault, bufabi_status_name};
+pub use task_args::{
+    ArgumentFault, TaskArgsHandle, bufabi_task_args_add_scalar, bufabi_task_args_add_tensor,
+    bufabi_task_args_check, bufabi_task_args_clear, bufabi_task_args_count, bufabi_task_args_create,
+    bufabi_task_args_encode, bufabi_task_args_release, bufabi_task_args_set_tag,
+};
+pub use tracker::{
+    EdgeFields, HAZARD_READ_AFTER_WRITE, HAZARD_WRITE_AFTER_READ, HAZARD_WRITE_AFTER_WRITE, POLICY_FULL,
+    POLICY_PRODUCERS, TaskState, TrackedTask, TrackerCapacities, TrackerHandle, bufabi_tracker_count,
+    bufabi_tracker_create, bufabi_tracker_fail, bufabi_tracker_finish, bufabi_tracker_forget,
+    bufabi_tracker_release, bufabi_tracker_state, bufabi_tracker_submit,
+};
