@@ -7,6 +7,7 @@
 mod region;
 mod shm;
 mod support;
+mod tree;
 mod workers;
 
 use std::env;
@@ -24,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const CASE: &str = "BUFABI_TEST_CASE";
 
 fn main() -> ExitCode {
-    let cases: Vec<Case> = [workers::CASES, shm::CASES, region::CASES].concat();
+    let cases: Vec<Case> = [workers::CASES, shm::CASES, region::CASES, tree::CASES].concat();
     if let Ok(name) = env::var(CASE) {
         for (_, run) in cases.iter().filter(|(case, _)| *case == name) {
             run();

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use bufabi_core::{DType, Tag, Tensor};
 use bufabi_host::kernels::{Call, Kernel, StandardKernels};
-use bufabi_host::memory::Operand;
+use bufabi_host::memory::{Mapping, Operand};
 use bufabi_host::owner::{Buffer, Endpoint};
+use bufabi_host::sys::process::Ending;
 use bufabi_host::worker::{
-    Completion, KernelError, Kernels, TaskRequest, WaitPolicy, WorkerId, WorkerKind, WorkerSpec, Workers,
+    Completion, Death, KernelError, Kernels, TaskFailure, TaskRequest, WaitPolicy, WorkerId, WorkerKind,
+    WorkerSpec, Workers,
 };
 
 /// A kernel that never ends.
@@ -19,6 +22,9 @@ pub(crate) const SLEEP_FOR_EVER: u32 = 1 << 20;
 pub(crate) const PANIC: u32 = SLEEP_FOR_EVER + 1;
 /// A kernel that takes 50 ms.
 pub(crate) const SLEEP_50_MS: u32 = SLEEP_FOR_EVER + 2;
+
+/// A kernel of [`Meeting`].
+pub(crate) const MEET: u32 = SLEEP_FOR_EVER + 3;
 
 /// The standard kernels, and some that misbehave.
 pub(crate) struct TestKernels;
@@ -39,9 +45,41 @@ impl Kernels for TestKernels {
     }
 }
 
+/// The test kernels, and one that ends only once as many as its scalar says have begun, in whatever processes.
+pub(crate) struct Meeting(Mapping);
+
+impl Meeting {
+    pub(crate) fn new() -> Self {
+        Self(Mapping::inherited(4096).unwrap())
+    }
+
+    /// How many have begun.
+    pub(crate) fn begun(&self) -> u64 {
+        u64::from(self.0.atomic_u32(0).unwrap().load(Ordering::SeqCst))
+    }
+}
+
+impl Kernels for Meeting {
+    fn run(&self, kernel: u32, operands: &[Operand<'_>], scalars: &[u64]) -> Result<(), KernelError> {
+        if kernel != MEET {
+            return TestKernels.run(kernel, operands, scalars);
+        }
+        self.0.atomic_u32(0).unwrap().fetch_add(1, Ordering::SeqCst);
+        while Some(&self.begun()) < scalars.first() {
+            thread::yield_now();
+        }
+        Ok(())
+    }
+}
+
 /// The number of a standard kernel that overwrites.
 pub(crate) fn number(kernel: Kernel) -> u32 {
     Call { kernel, accumulate: false }.number()
+}
+
+/// What a task comes to whose worker ended.
+pub(crate) fn died(worker: &str, pid: i32, ending: Ending) -> TaskFailure {
+    TaskFailure::WorkerDied(Death { worker: worker.to_owned(), pid, ending })
 }
 
 pub(crate) fn spec(name: &str, kind: WorkerKind) -> WorkerSpec {
@@ -122,6 +160,30 @@ pub(crate) fn shared_mappings() -> usize {
 pub(crate) fn is_running(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat"));
     status.is_ok_and(|status| !matches!(status.rsplit_once(") "), Some((_, rest)) if rest.starts_with('Z')))
+}
+
+/// The process that started a process; `None` when there is none of that number.
+pub(crate) fn parent_of(pid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    status.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// A process sleeps, and goes on sleeping: it is not once put on a processor.
+pub(crate) fn does_not_run(pid: i32) {
+    let switches = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let line = |name| status.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        (line("voluntary_ctxt_switches"), line("nonvoluntary_ctxt_switches"))
+    };
+    // It may be about to fall asleep.
+    within_a_second("falling asleep", || {
+        let before = switches();
+        thread::sleep(Duration::from_millis(20));
+        switches() == before
+    });
+    let before = switches();
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(switches(), before);
 }
 
 /// Waits for something, at most a second.

@@ -17,8 +17,8 @@ use bufabi_host::worker::{
 
 use crate::Case;
 use crate::support::{
-    PANIC, SLEEP_50_MS, SLEEP_FOR_EVER, TestKernels, bare, is_running, load, number, open_files, own_objects,
-    row, run, shared_mappings, soon, spawn, spec, store, within_a_second,
+    PANIC, SLEEP_50_MS, SLEEP_FOR_EVER, TestKernels, bare, died, does_not_run, is_running, load, number,
+    open_files, own_objects, row, run, shared_mappings, soon, spawn, spec, store, within_a_second,
 };
 
 pub(crate) const CASES: &[Case] = &[
@@ -122,10 +122,12 @@ fn killed() {
     let [dead, alive] = done;
     let ending = Ending::Killed { signal: 9 };
     assert_eq!((dead.worker, dead.task), (WorkerId(0), 41));
-    assert_eq!(dead.result, Err(TaskFailure::WorkerDied(ending)));
-    assert_eq!(dead.result.unwrap_err().to_string(), "the worker's process was killed by SIGKILL");
+    let pid = workers.pid(WorkerId(0)).unwrap();
+    assert_eq!(dead.result, Err(died("chip0", pid, ending)));
+    let text = format!("worker chip0 (process {pid}) was killed by SIGKILL");
+    assert_eq!(dead.result.unwrap_err().to_string(), text);
     assert!(alive.result.is_ok());
-    assert_eq!(workers.submit(WorkerId(0), &bare(1, 0)), Err(SubmitError::WorkerDied { ending }));
+    assert_eq!(workers.submit(WorkerId(0), &bare(1, 0)), Err(SubmitError::WorkerDied { pid, ending }));
     assert!(workers.submit(WorkerId(1), &bare(43, SLEEP_50_MS)).is_ok());
     assert_eq!(workers.wait(soon()).unwrap().task, 43);
 }
@@ -139,7 +141,7 @@ fn dies_idle() {
     // Nobody has waited since, so it looks alive; the task finds out.
     workers.submit(WorkerId(1), &bare(5, 0)).unwrap();
     let done = workers.wait(soon()).unwrap();
-    assert_eq!((done.task, done.result), (5, Err(TaskFailure::WorkerDied(Ending::Killed { signal: 9 }))));
+    assert_eq!((done.task, done.result), (5, Err(died("sub0", pid, Ending::Killed { signal: 9 }))));
     assert!(!workers.is_idle(WorkerId(1)) && workers.is_idle(WorkerId(0)));
 }
 
@@ -148,7 +150,8 @@ fn panics() {
     let mut workers = spawn(&endpoint, &pair());
     workers.submit(WorkerId(0), &bare(1, PANIC)).unwrap();
     let done = workers.wait(soon()).unwrap();
-    assert_eq!(done.result, Err(TaskFailure::WorkerDied(Ending::Exited { status: 101 })));
+    let pid = workers.pid(WorkerId(0)).unwrap();
+    assert_eq!(done.result, Err(died("chip0", pid, Ending::Exited { status: 101 })));
     workers.submit(WorkerId(1), &bare(2, SLEEP_50_MS)).unwrap();
     assert!(workers.wait(soon()).unwrap().result.is_ok());
 }
@@ -341,17 +344,8 @@ fn idle() {
     for worker in [WorkerId(0), WorkerId(1)] {
         assert!(run(&mut workers, worker, Kernel::None, &[], &[]).result.is_ok());
     }
-    thread::sleep(Duration::from_millis(50));
-    let switches = |worker| {
-        let pid = workers.pid(worker).unwrap();
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        let line = |name| status.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-        (line("voluntary_ctxt_switches"), line("nonvoluntary_ctxt_switches"))
-    };
     for worker in [WorkerId(0), WorkerId(1)] {
-        let before = switches(worker);
-        thread::sleep(Duration::from_millis(100));
-        assert_eq!(switches(worker), before);
+        does_not_run(workers.pid(worker).unwrap());
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, IntoRawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use super::error::{OsError, retry};
-use super::process::{Process, exit_now};
+use super::process::{Process, exit_now, ignores};
 
 /// The signal by which the kernel tells of the parent's death: the one that a process gets when its terminal is gone.
 const SIGNAL: i32 = libc::SIGHUP;
@@ -42,6 +42,20 @@ pub fn leave_interrupts_to_parent() -> Result<(), OsError> {
     // SAFETY: ignoring a signal runs no code.
     let previous = unsafe { libc::signal(libc::SIGINT, libc::SIG_IGN) };
     if previous == libc::SIG_ERR { Err(OsError::last("signal")) } else { Ok(()) }
+}
+
+/// Lets SIGTERM end this process, whatever its parent, of which it is a copy, does on it. Only who was started with it ignored
+/// goes on ignoring it.
+///
+/// # Errors
+/// [`OsError`].
+pub fn end_when_told_to() -> Result<(), OsError> {
+    if ignores(libc::SIGTERM)? {
+        return Ok(());
+    }
+    // SAFETY: the default action runs no code of ours.
+    let previous = unsafe { libc::signal(libc::SIGTERM, libc::SIG_DFL) };
+    if previous == libc::SIG_ERR { Err(OsError::last("signal")) } else { unblock(libc::SIGTERM) }
 }
 
 /// Installs a handler that only makes calls that are allowed in one.

@@ -23,8 +23,10 @@ pub enum SubmitError {
         /// The task that it has.
         task: u64,
     },
-    /// Its process has ended.
+    /// Its process, or one above it, has ended.
     WorkerDied {
+        /// The process that did.
+        pid: i32,
         /// How.
         ending: Ending,
     },
@@ -76,7 +78,60 @@ pub enum WaitError {
 }
 
 /// Why workers were not started; those that were have been ended.
-pub type SpawnError = ForkError;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpawnError {
+    /// This process has more threads than the one that calls.
+    SeveralThreads {
+        /// How many.
+        threads: u64,
+    },
+    /// The operating system refused.
+    Os(OsError),
+    /// A process ended before all leaves below it had said that they are there. Its status is 3 when the operating system refused
+    /// it something.
+    Died {
+        /// Which one.
+        pid: i32,
+        /// How.
+        ending: Ending,
+    },
+    /// The leaves of a process did not say in time that they are there.
+    TimedOut {
+        /// Which process.
+        pid: i32,
+    },
+    /// What a leaf said makes no sense.
+    MessageBroken,
+}
+
+impl SpawnError {
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::SeveralThreads { .. } => Code::SeveralThreads,
+            Self::Os(error) => error.code(),
+            Self::Died { .. } => Code::WorkerDied,
+            Self::TimedOut { .. } => Code::TimedOut,
+            Self::MessageBroken => Code::MessageBroken,
+        }
+    }
+}
+
+impl From<OsError> for SpawnError {
+    fn from(error: OsError) -> Self {
+        Self::Os(error)
+    }
+}
+
+impl From<ForkError> for SpawnError {
+    fn from(error: ForkError) -> Self {
+        match error {
+            ForkError::SeveralThreads { threads } => Self::SeveralThreads { threads },
+            ForkError::Os(error) => Self::Os(error),
+        }
+    }
+}
 
 impl SubmitError {
     /// The frozen number, name and fault.
@@ -113,12 +168,24 @@ impl fmt::Display for SubmitError {
         match *self {
             Self::WorkerUnknown { worker: WorkerId(index) } => write!(f, "there is no worker number {index}"),
             Self::WorkerBusy { task } => write!(f, "the worker has task {task}, which is not finished"),
-            Self::WorkerDied { ending } => write!(f, "the worker's process {ending}"),
+            Self::WorkerDied { pid, ending } => write!(f, "process {pid} {ending}"),
             Self::Arguments(error) => error.fmt(f),
             Self::Encode(error) => error.fmt(f),
             Self::Own { argument, error } => write!(f, "argument {argument}: {error}"),
             Self::Os(error) => error.fmt(f),
             Self::Forked { creator, here } => forked(creator, here, f),
+        }
+    }
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::SeveralThreads { threads } => ForkError::SeveralThreads { threads }.fmt(f),
+            Self::Os(error) => error.fmt(f),
+            Self::Died { pid, ending } => write!(f, "process {pid}, a worker that was starting, {ending}"),
+            Self::TimedOut { pid } => write!(f, "the worker of process {pid} did not start in time"),
+            Self::MessageBroken => f.write_str("what a worker says of itself makes no sense"),
         }
     }
 }
@@ -142,3 +209,4 @@ fn forked(creator: u32, here: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 impl std::error::Error for SubmitError {}
 impl std::error::Error for WaitError {}
+impl std::error::Error for SpawnError {}

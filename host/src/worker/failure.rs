@@ -6,7 +6,7 @@ use bufabi_core::Code;
 use bufabi_device::kernel::Detail;
 
 use super::kernel::KernelError;
-use super::mailbox::MAX_TEXT;
+use super::mailbox::MAX_SAID;
 
 /// A failure that a worker reports. The text is cut off after 256 bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Failure {
 impl Failure {
     pub(super) fn new(code: Code, argument: Option<usize>, what: &dyn fmt::Display) -> Self {
         let mut text = what.to_string();
-        text.truncate(text.floor_char_boundary(MAX_TEXT));
+        text.truncate(text.floor_char_boundary(MAX_SAID));
         Self { code, argument, text }
     }
 }

@@ -1,4 +1,7 @@
-//! The memory between a worker and its parent: one request and one reply, each in cache lines that only one side writes.
+//! The memory between a parent and one lane to a worker: one request and one reply, each in cache lines that only one side writes.
+//!
+//! A leaf has one lane. A worker that has workers of its own has one for each leaf below it, so that tasks for all of them are
+//! under way at once; all lanes to one worker share the doorbell in each direction.
 //!
 //! Either side spins for a while before it sleeps, and says so by a flag, so that the other one makes no system call while it
 //! spins. No message is slept through:
@@ -28,8 +31,8 @@ pub(super) const MAX_BLOB: usize = RawBlobHeader::SIZE
     .saturating_add(RawTensor::SIZE.saturating_mul(MAX_TENSORS))
     .saturating_add(size_of::<u64>().saturating_mul(MAX_SCALARS));
 
-/// Bytes of the text that says why a task failed.
-pub(super) const MAX_TEXT: usize = 256;
+/// Bytes of what a reply says: why a task failed, or what was asked for.
+pub(super) const MAX_SAID: usize = 256;
 
 /// What the parent writes.
 #[repr(C, align(128))]
@@ -42,6 +45,8 @@ struct RequestLine {
     task: AtomicU64,
     member: AtomicU32,
     blob_bytes: AtomicU32,
+    /// The worker shall end. It is told so on the first of its lanes, whether or not that has a request.
+    is_told_to_end: AtomicU32,
 }
 
 /// What the worker writes.
@@ -56,7 +61,8 @@ struct ReplyLine {
     bytes_copied: AtomicU64,
     nanoseconds: AtomicU64,
     resolution_count: AtomicU32,
-    text_bytes: AtomicU32,
+    said_bytes: AtomicU32,
+    hops: AtomicU32,
 }
 
 /// The whole memory. All zero bits are an idle mailbox.
@@ -65,7 +71,7 @@ struct Shared {
     request: RequestLine,
     reply: ReplyLine,
     resolutions: [AtomicU64; MAX_TENSORS / 8],
-    text: [AtomicU64; MAX_TEXT / 8],
+    said: [AtomicU64; MAX_SAID / 8],
     blob: [AtomicU64; MAX_BLOB / 8],
 }
 
@@ -91,8 +97,8 @@ pub(super) enum RequestKind {
     Run,
     /// Drop what was imported under the identity that the blob holds.
     Release,
-    /// End.
-    Stop,
+    /// Say who you are: a [`Hello`](super::hello::Hello).
+    Hello,
 }
 
 impl RequestKind {
@@ -100,7 +106,7 @@ impl RequestKind {
         match self {
             Self::Run => 1,
             Self::Release => 2,
-            Self::Stop => 3,
+            Self::Hello => 3,
         }
     }
 
@@ -108,7 +114,7 @@ impl RequestKind {
         match number {
             1 => Some(Self::Run),
             2 => Some(Self::Release),
-            3 => Some(Self::Stop),
+            3 => Some(Self::Hello),
             _ => None,
         }
     }
@@ -129,11 +135,33 @@ pub(super) struct RawReply {
     pub(super) nanoseconds: u64,
     /// Arguments whose resolution is told.
     pub(super) resolution_count: u32,
-    /// Bytes of the text.
-    pub(super) text_bytes: u32,
+    /// Bytes of what it says.
+    pub(super) said_bytes: u32,
+    /// Workers that handed the request on, and the reply back.
+    pub(super) hops: u32,
 }
 
-/// One worker's mailbox: made before its fork, and at the same address in both processes.
+impl RawReply {
+    /// What it says, copied out of the mailbox; `None` when it claims more bytes than there can be.
+    pub(super) fn said<'a>(&self, mailbox: &Mailbox, out: &'a mut [u8; MAX_SAID]) -> Option<&'a [u8]> {
+        let out = out.get_mut(..usize::try_from(self.said_bytes).ok()?)?;
+        mailbox.read_said(out).ok()?;
+        Some(out)
+    }
+
+    /// How each argument was resolved, as numbers, copied out of the mailbox; `None` when it claims more than there can be.
+    pub(super) fn resolutions<'a>(
+        &self,
+        mailbox: &Mailbox,
+        out: &'a mut [u8; MAX_TENSORS],
+    ) -> Option<&'a [u8]> {
+        let out = out.get_mut(..usize::try_from(self.resolution_count).ok()?)?;
+        mailbox.read_resolutions(out).ok()?;
+        Some(out)
+    }
+}
+
+/// One lane's mailbox: made before its fork, and at the same address in both processes.
 #[derive(Debug)]
 pub(super) struct Mailbox(Mapping);
 
@@ -187,18 +215,24 @@ impl Mailbox {
             bytes_copied: line.bytes_copied.load(Ordering::Relaxed),
             nanoseconds: line.nanoseconds.load(Ordering::Relaxed),
             resolution_count: line.resolution_count.load(Ordering::Relaxed),
-            text_bytes: line.text_bytes.load(Ordering::Relaxed),
+            said_bytes: line.said_bytes.load(Ordering::Relaxed),
+            hops: line.hops.load(Ordering::Relaxed),
         })
     }
 
     /// How each argument was resolved, for the first `out.len()` of them, at most 256.
-    pub(super) fn read_resolutions(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
+    fn read_resolutions(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
         self.0.read(core::mem::offset_of!(Shared, resolutions), out)
     }
 
-    /// The first `out.len()` bytes, at most 256, of why the task failed.
-    pub(super) fn read_text(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
-        self.0.read(core::mem::offset_of!(Shared, text), out)
+    /// The first `out.len()` bytes, at most 256, of what the reply says.
+    fn read_said(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
+        self.0.read(core::mem::offset_of!(Shared, said), out)
+    }
+
+    /// Tells the worker to end. It must be rung, whether it says that it sleeps or not.
+    pub(super) fn tell_to_end(&self) {
+        self.shared().request.is_told_to_end.store(1, Ordering::Release);
     }
 
     /// Says that the parent is about to sleep, or no longer does. Behind it comes a fence, and then a look at the reply.
@@ -212,6 +246,12 @@ impl Mailbox {
     #[inline]
     pub(super) fn request_sequence(&self) -> u32 {
         self.shared().request.sequence.load(Ordering::Acquire)
+    }
+
+    /// The parent wants the worker to end.
+    #[inline]
+    pub(super) fn is_told_to_end(&self) -> bool {
+        self.shared().request.is_told_to_end.load(Ordering::Acquire) != 0
     }
 
     /// The request whose number was seen.
@@ -238,10 +278,10 @@ impl Mailbox {
         sequence: u32,
         reply: &RawReply,
         resolutions: &[u8],
-        text: &[u8],
+        said: &[u8],
     ) -> Result<bool, OutOfRange> {
         self.0.write(core::mem::offset_of!(Shared, resolutions), resolutions)?;
-        self.0.write(core::mem::offset_of!(Shared, text), text)?;
+        self.0.write(core::mem::offset_of!(Shared, said), said)?;
         let Shared { request, reply: line, .. } = self.shared();
         line.code.store(reply.code, Ordering::Relaxed);
         line.argument.store(reply.argument, Ordering::Relaxed);
@@ -249,7 +289,8 @@ impl Mailbox {
         line.bytes_copied.store(reply.bytes_copied, Ordering::Relaxed);
         line.nanoseconds.store(reply.nanoseconds, Ordering::Relaxed);
         line.resolution_count.store(reply.resolution_count, Ordering::Relaxed);
-        line.text_bytes.store(reply.text_bytes, Ordering::Relaxed);
+        line.said_bytes.store(reply.said_bytes, Ordering::Relaxed);
+        line.hops.store(reply.hops, Ordering::Relaxed);
         line.sequence.store(sequence, Ordering::Release);
         fence(Ordering::SeqCst);
         Ok(request.is_parent_asleep.load(Ordering::Relaxed) != 0)
@@ -261,7 +302,7 @@ impl Mailbox {
     }
 }
 
-/// The blob in a mailbox, which the parent may write at any moment.
+/// The blob in a lane's mailbox, which the parent may write at any moment.
 pub(super) struct BlobSource<'a> {
     mailbox: &'a Mailbox,
     nbytes: usize,

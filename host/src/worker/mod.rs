@@ -1,13 +1,18 @@
 //! Worker processes: what they run, and how a task gets to one and its answer back.
 //!
-//! A worker is a fork of its parent, without exec, with a consumer of its own. Between the two lies one mailbox in
-//! shared memory. Either side spins for a moment and then sleeps; an idle worker costs nothing. A worker ends when its parent does,
-//! and its own end is noticed by whoever waits for it.
+//! A worker is a fork of its parent, without exec. A leaf, a chip or a sub-worker, has a consumer of its own and runs tasks. A host
+//! worker has workers of its own, to any depth, and hands on what it is sent. Between a parent and a worker lies a mailbox for
+//! each leaf below, in shared memory. Either side spins for a moment and then sleeps; an idle worker costs nothing. A worker ends
+//! when its parent does, and its own end is noticed by whoever waits for it. See docs/decisions/worker-tree.md.
 
 mod chip;
+mod death;
 mod error;
 mod failure;
+mod hello;
+mod host;
 pub mod kernel;
+mod links;
 mod mailbox;
 mod reply;
 mod serve;
@@ -17,6 +22,7 @@ mod workers;
 
 use std::time::Duration;
 
+pub use death::Death;
 pub use error::{SpawnError, SubmitError, WaitError};
 pub use failure::Failure;
 pub use kernel::{KernelError, Kernels};
@@ -34,12 +40,29 @@ pub struct WorkerSpec {
 }
 
 /// What a worker is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerKind {
     /// A simulated chip: its kernels read `ChipStorageTaskArgs`.
     Chip,
     /// A host process that computes on mapped arguments.
     Sub,
+    /// A host process that has workers of its own, and hands on to them what it is sent.
+    Host {
+        /// Those, in order.
+        workers: Vec<WorkerSpec>,
+    },
+}
+
+impl WorkerKind {
+    /// The paths of the leaves of a worker whose path is `path`, in order.
+    fn leaves(&self, path: &str, out: &mut Vec<String>) {
+        match self {
+            Self::Chip | Self::Sub => out.push(path.to_owned()),
+            Self::Host { workers } => {
+                workers.iter().for_each(|worker| worker.kind.leaves(&format!("{path}/{}", worker.name), out));
+            }
+        }
+    }
 }
 
 /// How both sides of a mailbox wait.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use bufabi_core::Code;
 use bufabi_core::wire::chip_args::MAX_TENSORS;
 
+use super::death::Death;
 use super::failure::Failure;
-use super::mailbox::{MAX_TEXT, Mailbox, RawReply};
+use super::mailbox::{MAX_SAID, Mailbox, RawReply};
 use crate::consumer::Resolution;
-use crate::sys::process::Ending;
 
-/// A worker, by its place among those that were started with it.
+/// A leaf, by its place among those that were started with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkerId(pub usize);
 
@@ -37,6 +37,8 @@ pub struct Reply {
     pub bytes_copied: u64,
     /// From the worker's seeing the task to its replying.
     pub duration: Duration,
+    /// Workers that handed the task on, and mapped nothing: 0 for a leaf that is this process's own child.
+    pub hops: u32,
 }
 
 /// A worker that may still have something mapped that it was told to drop.
@@ -53,8 +55,8 @@ pub struct KeptImport {
 pub enum TaskFailure {
     /// The worker says why.
     Reported(Failure),
-    /// The worker's process ended before it replied.
-    WorkerDied(Ending),
+    /// The worker's process, or one above it, ended before it replied.
+    WorkerDied(Death),
     /// The reply contradicts itself, or the request.
     MessageBroken,
 }
@@ -75,7 +77,7 @@ impl fmt::Display for TaskFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reported(failure) => failure.fmt(f),
-            Self::WorkerDied(ending) => write!(f, "the worker's process {ending}"),
+            Self::WorkerDied(death) => death.fmt(f),
             Self::MessageBroken => f.write_str("the worker's reply contradicts itself"),
         }
     }
@@ -101,35 +103,44 @@ const fn resolution_of(number: u8) -> Option<Resolution> {
     }
 }
 
-/// Checks a reply that was copied out, and makes of it what the task came to.
+/// A good answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) reply: Reply,
+    /// What was asked for, if it was not a task.
+    pub(super) said: Vec<u8>,
+}
+
+/// Checks a reply that was copied out, and makes of it what the request came to.
 pub(super) fn read(
     mailbox: &Mailbox,
     raw: &RawReply,
     task: u64,
     tensors: usize,
-) -> Result<Reply, TaskFailure> {
-    let broken = TaskFailure::MessageBroken;
+) -> Result<Answer, TaskFailure> {
+    let broken = || TaskFailure::MessageBroken;
     if raw.task != task {
-        return Err(broken);
+        return Err(broken());
     }
-    let code = Code::from_number(raw.code).ok_or(broken.clone())?;
+    let code = Code::from_number(raw.code).ok_or_else(broken)?;
+    let said = &mut [0; MAX_SAID];
+    let said = raw.said(mailbox, said).ok_or_else(broken)?;
+    if code == Code::WorkerDied {
+        return Err(TaskFailure::WorkerDied(Death::decode(said).ok_or_else(broken)?));
+    }
     if code != Code::Ok {
-        let mut text = [0; MAX_TEXT];
-        let length = usize::try_from(raw.text_bytes).unwrap_or(usize::MAX);
-        let text = text.get_mut(..length).ok_or(broken.clone())?;
-        mailbox.read_text(text).map_err(|_| broken.clone())?;
-        let text = core::str::from_utf8(text).map_err(|_| broken)?;
+        let text = core::str::from_utf8(said).map_err(|_| broken())?;
         let argument = usize::try_from(raw.argument).ok().filter(|_| raw.argument != u32::MAX);
         return Err(TaskFailure::Reported(Failure::new(code, argument, &text)));
     }
-    let mut numbers = [0; MAX_TENSORS];
-    let count = usize::try_from(raw.resolution_count).unwrap_or(usize::MAX);
-    let numbers = numbers.get_mut(..count).filter(|_| count == tensors).ok_or(broken.clone())?;
-    mailbox.read_resolutions(numbers).map_err(|_| broken.clone())?;
-    let resolutions = numbers.iter().map(|&number| resolution_of(number)).collect::<Option<_>>();
-    Ok(Reply {
-        resolutions: resolutions.ok_or(broken)?,
+    let numbers = &mut [0; MAX_TENSORS];
+    let numbers = raw.resolutions(mailbox, numbers).filter(|numbers| numbers.len() == tensors);
+    let resolutions = numbers.ok_or_else(broken)?.iter().map(|&number| resolution_of(number));
+    let reply = Reply {
+        resolutions: resolutions.collect::<Option<_>>().ok_or_else(broken)?,
         bytes_copied: raw.bytes_copied,
         duration: Duration::from_nanos(raw.nanoseconds),
-    })
+        hops: raw.hops,
+    };
+    Ok(Answer { reply, said: said.to_vec() })
 }

@@ -369,7 +369,7 @@ fn a_killed_worker_ends_the_run_within_a_second_and_is_named_with_its_task() {
     let (status, complaint) = ended(child);
     assert_eq!(status, 3);
     let pid = workers[0];
-    let expected = format!("task \"long\" on worker chip0 (process {pid}): the worker's process ");
+    let expected = format!("task \"long\" on worker chip0 (process {pid}): worker chip0 (process {pid}) ");
     assert!(complaint.contains(&expected), "{complaint}");
     assert!(!Path::new(&format!("/proc/{}", workers[1])).exists(), "the other worker goes on");
     // A later run works.
