@@ -109,7 +109,7 @@ fn dimensions<T: Bits, E: Elements<T>, const N: usize>(
     let found = dimensions.get_mut(..rank).unwrap_or_default();
     if any_order {
         // The largest step of the output outermost: its lines are written as they lie.
-        found.sort_by_key(|dimension| Reverse(dimension.steps.last().copied()));
+        found.sort_unstable_by_key(|dimension| Reverse(dimension.steps.last().copied()));
     }
     let mut joined = 0_usize;
     for place in 1..rank {
