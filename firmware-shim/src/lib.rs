@@ -16,18 +16,18 @@ compile_error!("choose one of the features `defmt` and `semihosting`: a refusal 
 #[cfg(all(feature = "semihosting", not(target_os = "none")))]
 compile_error!("the feature `semihosting` needs a debugger's target: there is none on a hosted system");
 
-#[path = "../../c-abi/argument.rs"]
+#[path = "../../core/c-abi/argument.rs"]
 mod argument;
 mod boundary;
-#[path = "../../c-abi/check.rs"]
+#[path = "../../core/c-abi/check.rs"]
 mod check;
-#[path = "../../c-abi/chip.rs"]
+#[path = "../../core/c-abi/chip.rs"]
 mod chip;
 #[cfg(feature = "panic-handler")]
 mod panic;
-#[path = "../../c-abi/size.rs"]
+#[path = "../../core/c-abi/size.rs"]
 mod size;
-#[path = "../../c-abi/status.rs"]
+#[path = "../../core/c-abi/status.rs"]
 mod status;
 
 pub use check::{bufabi_blob_check, bufabi_descriptor_check, bufabi_tensor_check};

@@ -12,21 +12,21 @@
 //!
 //! Nothing unwinds into C: a panic, which would be a fault of this library, ends at the boundary as `internal`.
 
-#[path = "../../../c-abi/argument.rs"]
+#[path = "../../../core/c-abi/argument.rs"]
 mod argument;
 mod boundary;
-#[path = "../../../c-abi/check.rs"]
+#[path = "../../../core/c-abi/check.rs"]
 mod check;
-#[path = "../../../c-abi/chip.rs"]
+#[path = "../../../core/c-abi/chip.rs"]
 mod chip;
 mod handle;
 mod number;
 mod parameter;
 mod record;
 mod relation;
-#[path = "../../../c-abi/size.rs"]
+#[path = "../../../core/c-abi/size.rs"]
 mod size;
-#[path = "../../../c-abi/status.rs"]
+#[path = "../../../core/c-abi/status.rs"]
 mod status;
 mod task_args;
 mod tracker;
