@@ -248,6 +248,16 @@ impl AscendCl {
         })
     }
 
+    /// Why no library of the first name is loaded, in the loader's words; `None` when one is. The loader tries again.
+    #[must_use]
+    pub fn complaint() -> Option<String> {
+        // SAFETY: as in `load`.
+        match unsafe { DynamicLibrary::load(c"libascendcl.so") } {
+            Some(_) => None,
+            None => DynamicLibrary::complaint(),
+        }
+    }
+
     fn initialise(&self) -> Result<(), AclError> {
         // SAFETY: NULL is the default configuration.
         let number = unsafe { (self.0.init)(core::ptr::null()) };

@@ -24,6 +24,16 @@ impl DynamicLibrary {
         NonNull::new(handle).map(Self)
     }
 
+    /// Why the last library that this thread tried was not loaded, in the loader's words; `None` when it was, or that was told.
+    #[must_use]
+    pub fn complaint() -> Option<String> {
+        // SAFETY: it takes nothing.
+        let words = NonNull::new(unsafe { libc::dlerror() })?;
+        // SAFETY: the loader's words end in a NUL, and stay until this thread calls the loader again.
+        let words = unsafe { CStr::from_ptr(words.as_ptr()) };
+        Some(words.to_string_lossy().into_owned())
+    }
+
     /// The address of a function in it.
     #[must_use]
     pub fn symbol(self, name: &CStr) -> Option<NonNull<c_void>> {
@@ -44,5 +54,8 @@ mod tests {
         assert!(library.symbol(c"no_function_has_this_name").is_none());
         // SAFETY: there is no such library, so nothing of it runs.
         assert!(unsafe { DynamicLibrary::load(c"libno-library-has-this-name.so") }.is_none());
+        let complaint = DynamicLibrary::complaint().unwrap();
+        assert!(complaint.starts_with("libno-library-has-this-name.so: "), "{complaint}");
+        assert_eq!(DynamicLibrary::complaint(), None);
     }
 }

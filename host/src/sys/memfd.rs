@@ -7,6 +7,8 @@ use super::error::{OsError, retry};
 
 /// `MFD_NOEXEC_SEAL` of Linux 6.3.
 const NOEXEC_SEAL: u32 = 8;
+/// `F_SEAL_EXEC` of Linux 6.3.
+const SEAL_EXEC: i32 = 0x20;
 /// `MFD_HUGETLB` with pages of 2 MiB, whatever the machine's default is.
 const HUGE_2_MIB: u32 = libc::MFD_HUGETLB | libc::MFD_HUGE_2MB;
 /// Bytes reserved at once. A signal undoes the piece that it interrupts, so pieces are small: a timer cannot starve them.
@@ -103,6 +105,12 @@ impl Seals {
     #[must_use]
     pub const fn hold_shrink(self) -> bool {
         self.0 & libc::F_SEAL_SHRINK != 0
+    }
+
+    /// It can never become a program: `MFD_NOEXEC_SEAL` was known to the kernel.
+    #[must_use]
+    pub const fn hold_exec(self) -> bool {
+        self.0 & SEAL_EXEC != 0
     }
 
     /// All seals of `other` are set.

@@ -8,6 +8,7 @@ pub mod error;
 pub mod event;
 pub mod fault;
 pub mod futex;
+pub mod limits;
 pub mod memfd;
 pub mod memory;
 pub mod parent;

@@ -12,7 +12,7 @@ use crate::run::{left_by, npy_of, write};
 use crate::{Ran, bufabi, folder};
 
 /// Runs a line of the shell, in which `$0` is the program and `$1` is `argument`.
-fn shell(line: &str, argument: &OsStr) -> Ran {
+pub(crate) fn shell(line: &str, argument: &OsStr) -> Ran {
     let child = Command::new("sh")
         .args(["-c", line, env!("CARGO_BIN_EXE_bufabi")])
         .arg(argument)

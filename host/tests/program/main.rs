@@ -11,6 +11,7 @@ mod check;
 mod hostile;
 mod inspect;
 mod layout;
+mod machine;
 mod memory;
 mod plan;
 mod run;
@@ -80,7 +81,7 @@ fn wrong_usage_is_exit_status_2_and_help_has_examples() {
     assert_eq!(bufabi(&["nothing"]).status, 2);
     assert_eq!(bufabi(&["check", "nothing"]).status, 2);
     assert!(bufabi(&["--help"]).out.contains("Examples:\n  "));
-    for command in ["run", "plan", "inspect", "check", "layout", "ls", "gc"] {
+    for command in ["run", "plan", "inspect", "check", "layout", "ls", "gc", "doctor", "bench"] {
         let help = bufabi(&[command, "--help"]);
         assert_eq!(help.status, 0);
         assert!(help.out.contains("Examples:\n  "), "{command}: {}", help.out);

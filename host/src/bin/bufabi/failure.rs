@@ -52,8 +52,9 @@ impl Failure {
     }
 
     /// The machine failed.
-    pub(crate) fn machine(message: impl Into<String>) -> Self {
-        Self { status: Status::Machine, place: String::new(), message: Some(message.into()) }
+    #[expect(clippy::needless_pass_by_value, reason = "the signature of `map_err`")]
+    pub(crate) fn machine(message: impl ToString) -> Self {
+        Self { status: Status::Machine, place: String::new(), message: Some(message.to_string()) }
     }
 
     /// The same, within the field or entry `place`.

@@ -1,6 +1,8 @@
 //! The `bufabi` program: one command to a file. Results go to standard output, complaints to standard error.
 
+mod bench;
 mod check;
+mod doctor;
 mod edges;
 mod failure;
 mod graph;
@@ -15,8 +17,11 @@ mod terminal;
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
+use signal_hook::consts::SIGXFSZ;
+use signal_hook::flag;
 
 use failure::Failure;
 
@@ -36,7 +41,8 @@ use failure::Failure;
   bufabi inspect --hex 4253                                tells what a record says, and what is wrong with it
   cut -d' ' -f1 tests/vectors/tensors.txt | bufabi check tensors | sort | uniq -c
   bufabi layout --c > layout.h                             the wire's records for C
-  bufabi gc                                                removes the shared memory that a crash left"
+  bufabi gc                                                removes the shared memory that a crash left
+  bufabi doctor                                            what this machine lacks, and what that means"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -52,6 +58,8 @@ enum Command {
     Layout(layout::Layout),
     Ls(memory::Ls),
     Gc(memory::Gc),
+    Doctor(doctor::Doctor),
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +67,10 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(answer) => return tell_instead(&answer),
     };
+    // A file that grows past its limit is an error of the call that makes it grow, and no longer the end of the program.
+    if let Err(error) = flag::register(SIGXFSZ, Arc::default()) {
+        return Failure::machine(format!("signal {SIGXFSZ}: {error}")).report();
+    }
     let ended = match arguments.command {
         Command::Run(command) => command.run(),
         Command::Plan(command) => command.run(),
@@ -67,6 +79,8 @@ fn main() -> ExitCode {
         Command::Layout(command) => command.run(),
         Command::Ls(command) => command.run(),
         Command::Gc(command) => command.run(),
+        Command::Doctor(command) => command.run(),
+        Command::Bench(command) => command.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -56,10 +56,10 @@ impl Run {
         let interrupt = Interrupt::on_signals()?;
 
         // The workers first: they inherit nothing that they do not need.
-        let endpoint = Endpoint::new().map_err(machine)?;
+        let endpoint = Endpoint::new().map_err(Failure::machine)?;
         let specs: Vec<WorkerSpec> = graph.workers.iter().map(spec).collect();
-        let mut workers =
-            Workers::spawn(&endpoint, &specs, &StandardKernels, WaitPolicy::default()).map_err(machine)?;
+        let mut workers = Workers::spawn(&endpoint, &specs, &StandardKernels, WaitPolicy::default())
+            .map_err(Failure::machine)?;
         let mut buffers = Vec::new();
         for (index, buffer) in graph.buffers.iter().enumerate() {
             let made = make(&endpoint, buffer, &interrupt);
@@ -83,7 +83,7 @@ impl Run {
             outputs::write(output, &buffers).map_err(|failure| at(failure, index))?;
         }
         for mut buffer in buffers {
-            buffer.release().map_err(machine)?;
+            buffer.release().map_err(Failure::machine)?;
         }
         report.finish(start.elapsed());
         let mut out = io::BufWriter::new(stdout().lock());
@@ -101,11 +101,6 @@ fn deadline(after: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     let now = Instant::now();
     now.checked_add(after.min(CENTURY)).unwrap_or(now)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the signature of `map_err`")]
-fn machine(error: impl ToString) -> Failure {
-    Failure::machine(error.to_string())
 }
 
 /// What this program's processes cannot do is refused before anything is made.
@@ -136,7 +131,7 @@ fn spec(worker: &graph::Worker) -> WorkerSpec {
 
 /// Makes a buffer and fills it with its array.
 fn make(endpoint: &Endpoint, entry: &graph::Buffer, interrupt: &Interrupt) -> Result<Buffer, Failure> {
-    let buffer = endpoint.create_buffer(entry.nbytes, entry.access).map_err(machine)?;
+    let buffer = endpoint.create_buffer(entry.nbytes, entry.access).map_err(Failure::machine)?;
     let Some(path) = &entry.npy else { return Ok(buffer) };
     let unreadable = |error: io::Error| Failure::usage(format!("{}: {error}", path.display())).at("npy");
     let mut data = Array::open(path).and_then(Array::into_data).map_err(unreadable)?;
@@ -150,7 +145,7 @@ fn make(endpoint: &Endpoint, entry: &graph::Buffer, interrupt: &Interrupt) -> Re
             count => {
                 let bytes = piece.get(..count).unwrap_or_default();
                 // The array may have grown since its size was taken; the file is not followed then.
-                mapping.write(offset, bytes).map_err(machine)?;
+                mapping.write(offset, bytes).map_err(Failure::machine)?;
                 offset = offset.saturating_add(count);
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bufabi_host::sys::process::ignores;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 use signal_hook::flag;
 
 use crate::failure::Failure;
@@ -13,13 +13,10 @@ use crate::failure::Failure;
 pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// From now on SIGINT, SIGTERM, SIGHUP and SIGXCPU are taken note of, but for those that whoever started the program had it
-    /// ignore. A file that grows past its limit is an error of the call
-    /// that makes it grow, and no longer the end of the program.
+    /// From now on SIGINT, SIGTERM, SIGHUP and SIGXCPU are taken note of, but for those that whoever started the program had it ignore.
     pub(super) fn on_signals() -> Result<Self, Failure> {
         let flag = Arc::new(AtomicBool::new(false));
         let failed = |signal| move |error| Failure::machine(format!("signal {signal}: {error}"));
-        flag::register(SIGXFSZ, Arc::default()).map_err(failed(SIGXFSZ))?;
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU] {
             if ignores(signal).map_err(|error| Failure::machine(error.to_string()))? {
                 continue;
