@@ -452,6 +452,18 @@ codes! {
     /// A message or a reservation that is not current.
     350 QueueHandle "queue_handle" Caller;
 
+    // Devices that run our firmware.
+    /// What runs a device, an emulator or its firmware, is not on this machine.
+    410 DeviceMissing "device_missing" Machine;
+    /// The device's firmware does not start as ours does.
+    411 DeviceFirmware "device_firmware" Machine;
+    /// The device's processor took an exception.
+    412 DeviceFault "device_fault" Machine;
+    /// Bytes that do not all lie in one range which the device was told is live.
+    413 DeviceAllocation "device_allocation" Sender;
+    /// The device was told of as many ranges as it can remember.
+    414 DeviceAllocationsFull "device_allocations_full" Capacity;
+
     // The C boundary of the host.
     /// A fault in this library: a panic that was stopped at its boundary.
     420 Internal "internal" Library;

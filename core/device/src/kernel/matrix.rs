@@ -19,8 +19,8 @@ const TILE_ROWS: usize = 4;
 /// Columns of a result that are kept in registers, and divide [`COLUMNS`].
 const TILE_COLUMNS: usize = 8;
 
-/// Words of the memory that a product takes: room for its three blocks, whatever it computes in.
-pub(super) const SCRATCH_WORDS: usize = TERMS * ROWS + TERMS * COLUMNS + ROWS * COLUMNS;
+/// Words of memory that the kernels take which take the most: room for its three blocks, whatever it computes in.
+pub const SCRATCH_WORDS: usize = TERMS * ROWS + TERMS * COLUMNS + ROWS * COLUMNS;
 
 /// A rectangle of an operand: where it starts, and its two directions.
 #[derive(Clone, Copy)]

@@ -16,4 +16,5 @@ mod operand;
 pub use call::{Call, Kernel, is_number, is_value};
 pub use error::{Detail, KernelError};
 pub use lines::{LINE, Line, for_each_line};
+pub use matrix::SCRATCH_WORDS;
 pub use operand::{Bits, Elements, Geometry, Operand};
