@@ -168,6 +168,11 @@
 #define BUFABI_STATUS_QUEUE_STOP 348 /* fault of: sender */
 #define BUFABI_STATUS_QUEUE_COUNT 349 /* fault of: sender */
 #define BUFABI_STATUS_QUEUE_HANDLE 350 /* fault of: caller */
+#define BUFABI_STATUS_DEVICE_MISSING 410 /* fault of: machine */
+#define BUFABI_STATUS_DEVICE_FIRMWARE 411 /* fault of: machine */
+#define BUFABI_STATUS_DEVICE_FAULT 412 /* fault of: machine */
+#define BUFABI_STATUS_DEVICE_ALLOCATION 413 /* fault of: sender */
+#define BUFABI_STATUS_DEVICE_ALLOCATIONS_FULL 414 /* fault of: capacity */
 #define BUFABI_STATUS_INTERNAL 420 /* fault of: library */
 #define BUFABI_STATUS_HANDLE_UNKNOWN 421 /* fault of: caller */
 #define BUFABI_STATUS_HANDLE_KIND 422 /* fault of: caller */

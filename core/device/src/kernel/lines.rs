@@ -1,7 +1,5 @@
 //! Operands of one shape, cut into lines that are worked on one after the other.
 
-use core::cmp::Reverse;
-
 use bufabi_core::view::MAX_NDIMS;
 
 use super::operand::{Bits, Elements};
@@ -89,6 +87,22 @@ fn advance<const N: usize>(index: &mut [usize; MAX_NDIMS], dimensions: &[Dimensi
     false
 }
 
+/// Puts the largest step of the last operand first; equal ones stay in their order. There are at most five, and the sort of `core`
+/// has paths to a panic.
+fn sort<const N: usize>(dimensions: &mut [Dimension<N>]) {
+    for sorted in 1..dimensions.len() {
+        for place in (0..sorted).rev() {
+            let pair = dimensions.get_mut(place..).and_then(<[_]>::first_chunk_mut::<2>);
+            match pair {
+                Some([before, behind]) if before.steps.last() < behind.steps.last() => {
+                    core::mem::swap(before, behind);
+                }
+                Some(_) | None => break,
+            }
+        }
+    }
+}
+
 /// The dimensions of more than one element, those that follow one another in all operands joined into one.
 fn dimensions<T: Bits, E: Elements<T>, const N: usize>(
     operands: [&E; N],
@@ -109,7 +123,7 @@ fn dimensions<T: Bits, E: Elements<T>, const N: usize>(
     let found = dimensions.get_mut(..rank).unwrap_or_default();
     if any_order {
         // The largest step of the output outermost: its lines are written as they lie.
-        found.sort_unstable_by_key(|dimension| Reverse(dimension.steps.last().copied()));
+        sort(found);
     }
     let mut joined = 0_usize;
     for place in 1..rank {
