@@ -385,6 +385,16 @@ codes! {
     312 DeviceAddress "device_address" Caller;
     /// A device that is no longer there.
     313 DeviceEnded "device_ended" Machine;
+    /// A task names device memory of another chip than the one that it goes to.
+    314 DeviceOtherChip "device_other_chip" Caller;
+    /// A copy whose bytes do not all lie in the one allocation.
+    315 DeviceRange "device_range" Caller;
+    /// A buffer of a communication domain is to be freed without the others.
+    316 DeviceInDomain "device_in_domain" Caller;
+    /// A buffer of no communication domain is to be freed with one.
+    317 DeviceNotInDomain "device_not_in_domain" Caller;
+    /// Freed memory that the device did not take back.
+    318 DeviceLeaked "device_leaked" Machine;
 
     // Regions.
     /// Other scalars than a region's.

@@ -137,6 +137,11 @@
 #define BUFABI_STATUS_NOT_ALLOCATED 305 /* fault of: caller */
 #define BUFABI_STATUS_DEVICE_ADDRESS 312 /* fault of: caller */
 #define BUFABI_STATUS_DEVICE_ENDED 313 /* fault of: machine */
+#define BUFABI_STATUS_DEVICE_OTHER_CHIP 314 /* fault of: caller */
+#define BUFABI_STATUS_DEVICE_RANGE 315 /* fault of: caller */
+#define BUFABI_STATUS_DEVICE_IN_DOMAIN 316 /* fault of: caller */
+#define BUFABI_STATUS_DEVICE_NOT_IN_DOMAIN 317 /* fault of: caller */
+#define BUFABI_STATUS_DEVICE_LEAKED 318 /* fault of: machine */
 #define BUFABI_STATUS_REGION_MAGIC 320 /* fault of: sender */
 #define BUFABI_STATUS_REGION_MAJOR 321 /* fault of: sender */
 #define BUFABI_STATUS_REGION_ID 322 /* fault of: sender */

@@ -3,17 +3,25 @@
 //! A device's addresses are numbers that its kernels follow and this process never does. Who may name them is not decided here:
 //! whoever owns a device hands out identities, and asks for bytes by the addresses that stand behind them.
 
+pub mod chip;
 mod error;
+pub mod memory;
 mod resolved;
 mod simulated;
+mod staging;
+#[cfg(test)]
+#[expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
+mod testing;
 
+pub use chip::Chip;
 pub use error::{DeviceError, LaunchError};
+pub use memory::DeviceMemory;
 pub use resolved::{DeviceRange, Resolved};
 pub use simulated::{SimulatedChip, SimulatedChipOptions};
 
 use core::fmt;
 
-use bufabi_core::{Blob, ChipStorageTaskArgs};
+use bufabi_core::{Access, Blob, ChipStorageTaskArgs};
 
 /// One chip, as the process that owns its memory uses it. All of its calls come from that process.
 ///
@@ -26,6 +34,13 @@ pub trait Device: fmt::Debug {
     /// Its kernels reach memory that is mapped in this process, by this process's addresses. Where they do not, host buffers are
     /// copied into memory of the device before a task, and back after it.
     fn reaches_host_memory(&self) -> bool;
+
+    /// What a kernel does with argument number `argument` of `count`, both from what is known before it runs: which host buffers
+    /// have to be copied, and which way. A device that cannot tell says that it does everything.
+    fn needs(&self, kernel: u32, argument: usize, count: usize) -> Option<Access> {
+        let _ = (kernel, argument, count);
+        Some(Access::ReadWrite)
+    }
 
     /// Takes `nbytes` bytes of its memory, at least 1, and gives the first one's address, which is not 0. Their content is
     /// whatever lies there.

@@ -135,6 +135,10 @@ impl<K: Kernels + ?Sized> Device for SimulatedChip<'_, K> {
         self.options.reaches_host_memory
     }
 
+    fn needs(&self, kernel: u32, argument: usize, count: usize) -> Option<Access> {
+        self.kernels.needs(kernel, argument, count)
+    }
+
     /// Memory that was not used before is zero, and so is what comes back: a freed page is another one later.
     fn malloc(&self, nbytes: u64) -> Result<u64, DeviceError> {
         if let Some(available) = memfd::available()

@@ -2,6 +2,8 @@
 
 pub use bufabi_device::kernel::{Call, Kernel};
 
+use bufabi_core::Access;
+
 use crate::memory::Operand;
 use crate::worker::{KernelError, Kernels};
 
@@ -13,6 +15,10 @@ impl Kernels for StandardKernels {
     fn run(&self, kernel: u32, operands: &[Operand<'_>], scalars: &[u64]) -> Result<(), KernelError> {
         let call = Call::from_number(kernel).ok_or(KernelError::Unknown { kernel })?;
         call.run(operands, scalars, &mut vec![0; call.scratch_words()])
+    }
+
+    fn needs(&self, kernel: u32, operand: usize, count: usize) -> Option<Access> {
+        Call::from_number(kernel)?.needs(operand, count)
     }
 }
 

@@ -25,6 +25,11 @@ pub fn bytes_copied() -> u64 {
     COPIED.load(Ordering::Relaxed)
 }
 
+/// Counts bytes that were copied into or out of a backing in another way than through a mapping.
+pub(crate) fn count_copied(length: usize) {
+    COPIED.fetch_add(u64::try_from(length).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
 /// A mapping that this process made, of at least one byte. Dropping it unmaps it, but not in a fork of the process.
 pub struct Mapping {
     base: NonNull<u8>,
@@ -264,7 +269,7 @@ impl Mapping {
     /// Counts a copy if this is a backing, which every mapping of a file is.
     fn count_copy(&self, length: usize) {
         if self.registration.is_some() {
-            COPIED.fetch_add(u64::try_from(length).unwrap_or(u64::MAX), Ordering::Relaxed);
+            count_copied(length);
         }
     }
 

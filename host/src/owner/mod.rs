@@ -15,7 +15,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use bufabi_core::owner_table::{LookupError, OwnerSlot, OwnerTable};
 use bufabi_core::wire::descriptor::FieldSet;
-use bufabi_core::{Access, Descriptor, Identity, OwnerInstanceId, RawTensor, Tensor};
+use bufabi_core::wire::record::Holds as Record;
+use bufabi_core::{Access, Descriptor, Identity, OwnerInstanceId, RawDescriptor, RawTensor, Tensor};
 
 pub use backing::{Made, Resource};
 pub use buffer::Buffer;
@@ -107,7 +108,7 @@ impl Endpoint {
             let descriptor = tensor.descriptor();
             let identity = descriptor.identity();
             let held = if identity.owner_instance_id() == self.0.owner_instance_id {
-                check_claim(&table, &descriptor.to_owned())
+                check_claim(&table, &descriptor)
                     .and_then(|()| table.hold(identity).map_err(OwnError::Owner))
                     .map(|_| true)
             } else {
@@ -138,6 +139,22 @@ impl Endpoint {
         mapping.ok_or(OwnError::NotMapped { backend_kind: descriptor.backend_kind() })
     }
 
+    /// What an identity of this endpoint stands for, if it is alive.
+    ///
+    /// # Errors
+    /// [`OwnError::Owner`]: it was released, is another owner's, or never existed.
+    pub fn lookup(&self, identity: Identity) -> Result<Descriptor, OwnError> {
+        known(&self.table(), identity)
+    }
+
+    /// A descriptor names something alive of this endpoint, and says what the endpoint knows.
+    ///
+    /// # Errors
+    /// As [`lookup`](Self::lookup), and [`OwnError::Conflict`].
+    pub fn check<H: Record<RawDescriptor>>(&self, descriptor: &Descriptor<H>) -> Result<(), OwnError> {
+        check_claim(&self.table(), descriptor)
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         // Every step on the table is whole, so a panic elsewhere leaves it as it should be.
         self.0.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -156,13 +173,17 @@ impl Endpoint {
     }
 }
 
-/// A descriptor of this endpoint says what the endpoint knows.
-fn check_claim(table: &Table, descriptor: &Descriptor) -> Result<(), OwnError> {
-    let identity = descriptor.identity();
+/// What stands behind an identity, unless it is still in the making: nobody can know it then.
+fn known(table: &Table, identity: Identity) -> Result<Descriptor, OwnError> {
     let in_the_making =
         LookupError::NeverExisted { buffer_id: identity.buffer_id(), generation: identity.generation() };
-    let known = table.live(identity)?.descriptor.as_ref().ok_or(in_the_making)?;
-    let fields: FieldSet = known.differences(descriptor);
+    Ok(table.live(identity)?.descriptor.ok_or(in_the_making)?)
+}
+
+/// A descriptor of this endpoint says what the endpoint knows.
+fn check_claim<H: Record<RawDescriptor>>(table: &Table, descriptor: &Descriptor<H>) -> Result<(), OwnError> {
+    let identity = descriptor.identity();
+    let fields: FieldSet = known(table, identity)?.differences(descriptor);
     if fields.is_empty() { Ok(()) } else { Err(OwnError::Conflict { identity, fields }) }
 }
 

@@ -1,0 +1,349 @@
+//! The memory of one chip, in the hands of the process that owns it: who may name which bytes.
+//!
+//! What stands behind an identity is known here alone. An address is given out again when its memory was freed; an identity never
+//! is, so whoever still has an old one is told so, whatever lies at the address by then.
+
+mod error;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use core::num::NonZeroU64;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bufabi_core::wire::body::Body;
+use bufabi_core::wire::descriptor::DescriptorFields;
+use bufabi_core::wire::record::Holds;
+use bufabi_core::{Access, Descriptor, Identity, OwnerInstanceId, RawDescriptor};
+
+pub use error::{AllocateError, CopyError, FreeError, NameError, PermitError};
+pub use window::{WINDOW_ALIGNMENT, WindowPart};
+
+use self::window::Window;
+use super::{Device, DeviceRange};
+use crate::memory::mapping::count_copied;
+use crate::owner::{Buffer, CreateError, Endpoint, Made, OwnError};
+use crate::sys::OsError;
+use crate::vmm::memfd::{Broker, BrokerThread, MemfdOptions};
+use crate::vmm::{Admission, MemfdDriver, OrderFault, VmmDriver, VmmError};
+
+/// Memory that a device would not take back. It is lost until the device is reset, and nobody can name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leaked {
+    /// Allocations.
+    pub allocations: u64,
+    /// Their bytes.
+    pub nbytes: u64,
+}
+
+/// The memory of one chip. Dropping it frees everything that it gave out.
+#[derive(Debug)]
+pub struct DeviceMemory<'d> {
+    device: &'d dyn Device,
+    endpoint: Endpoint,
+    live: HashMap<Identity, Live>,
+    /// By their first buffers.
+    windows: HashMap<Identity, Window>,
+    leaked: Leaked,
+    shared: Shared,
+}
+
+/// What was given out.
+#[derive(Debug)]
+struct Live {
+    buffer: Buffer,
+    place: Place,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// At an address of its own.
+    Malloc { address: u64 },
+    /// In the window that has that first buffer.
+    Window { first: Identity },
+    /// Exported by handle.
+    Shareable { handle: NonZeroU64 },
+}
+
+/// Memory that is exported by handle.
+#[derive(Debug)]
+struct Shared {
+    driver: Arc<MemfdDriver>,
+    /// Importers may come while a kernel runs, and do not wait for it: so a thread serves them, from the first export on.
+    broker: Option<BrokerThread>,
+}
+
+impl<'d> DeviceMemory<'d> {
+    /// A new endpoint incarnation that owns a device's memory. `device_id` is the device's number.
+    ///
+    /// # Errors
+    /// [`OsError`] when no random bytes can be had.
+    pub fn new(device: &'d dyn Device, device_id: i32) -> Result<Self, OsError> {
+        Ok(Self::of_endpoint(device, device_id, Endpoint::new()?))
+    }
+
+    /// The memory of a device, owned by an endpoint that owns nothing else.
+    #[must_use]
+    pub fn of_endpoint(device: &'d dyn Device, device_id: i32, endpoint: Endpoint) -> Self {
+        let owner = endpoint.owner_instance_id();
+        let driver = Arc::new(MemfdDriver::new(owner, device_id, MemfdOptions::default()));
+        Self {
+            device,
+            endpoint,
+            live: HashMap::new(),
+            windows: HashMap::new(),
+            leaked: Leaked::default(),
+            shared: Shared { driver, broker: None },
+        }
+    }
+
+    /// Its name, the first part of every identity that it gives out.
+    #[must_use]
+    pub fn owner_instance_id(&self) -> OwnerInstanceId {
+        self.endpoint.owner_instance_id()
+    }
+
+    /// The endpoint that owns it.
+    #[must_use]
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// The device.
+    #[must_use]
+    pub const fn device(&self) -> &'d dyn Device {
+        self.device
+    }
+
+    /// What exports and imports memory by handle.
+    #[must_use]
+    pub const fn driver(&self) -> &Arc<MemfdDriver> {
+        &self.shared.driver
+    }
+
+    /// Buffers that are alive.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.live.len()
+    }
+
+    /// What was lost so far.
+    #[must_use]
+    pub const fn leaked(&self) -> Leaked {
+        self.leaked
+    }
+
+    /// Allocates `nbytes` bytes, which grant `access`: DEVICE_MALLOC. Their content is whatever lies there.
+    ///
+    /// # Errors
+    /// [`AllocateError`]; nothing is left behind then.
+    pub fn malloc(&mut self, nbytes: u64, access: Access) -> Result<Descriptor, AllocateError> {
+        let address = self.device.malloc(nbytes)?;
+        let buffer = NonZeroU64::new(address)
+            .ok_or(AllocateError::AddressZero)
+            .and_then(|base| self.own(Body::DeviceMalloc { base }, nbytes, access));
+        match buffer {
+            Ok(buffer) => self.record(buffer, Place::Malloc { address }),
+            Err(error) => {
+                // The first error is the one reported; a second one is counted.
+                let _ = self.give_back(address, nbytes);
+                Err(error)
+            }
+        }
+    }
+
+    /// Allocates `nbytes` bytes, zero, which grant `access` to every process that imports them by handle: VMM_SHAREABLE. Their
+    /// memory is the machine's, as that of a device in software is.
+    ///
+    /// # Errors
+    /// [`AllocateError`]; nothing is left behind then.
+    pub fn create_shareable(
+        &mut self,
+        nbytes: u64,
+        access: Access,
+        admission: Admission,
+    ) -> Result<Descriptor, AllocateError> {
+        if self.shared.broker.is_none() {
+            let broker = Broker::new(&self.shared.driver).and_then(Broker::spawn);
+            self.shared.broker = Some(broker.map_err(AllocateError::Broker)?);
+        }
+        let buffer = self.endpoint.create_shareable(&self.shared.driver, nbytes, access, admission)?;
+        match buffer.descriptor().map(|descriptor| descriptor.body()) {
+            Ok(Body::VmmShareable { shareable_handle: handle, .. }) => {
+                self.record(buffer, Place::Shareable { handle })
+            }
+            Ok(_) => Err(AllocateError::Create(CreateError::Vmm(VmmError::FileMissing))),
+            Err(error) => Err(AllocateError::Create(CreateError::Own(error))),
+        }
+    }
+
+    /// Lets processes import what is exported by handle, by the numbers that their drivers say they have. They must run already.
+    ///
+    /// # Errors
+    /// [`PermitError`].
+    pub fn permit(&self, identity: Identity, peers: &[i32]) -> Result<(), PermitError> {
+        self.endpoint.lookup(identity).map_err(PermitError::Own)?;
+        match self.live.get(&identity).map(|live| live.place) {
+            Some(Place::Shareable { handle }) => {
+                self.shared.driver.permit(handle, peers).map_err(PermitError::Vmm)
+            }
+            Some(Place::Malloc { .. } | Place::Window { .. }) | None => {
+                Err(PermitError::Vmm(VmmError::Order(OrderFault::NoWhitelist)))
+            }
+        }
+    }
+
+    /// Frees what [`malloc`](Self::malloc) or [`create_shareable`](Self::create_shareable) gave. Nobody can name it from the moment on in
+    /// which this begins; only then is its memory given back.
+    ///
+    /// # Errors
+    /// [`FreeError`]. What was freed already, is another owner's, or never existed changes nothing; memory that the device does not
+    /// take back is counted as leaked, and freed as far as anyone can tell.
+    pub fn free(&mut self, identity: Identity) -> Result<(), FreeError> {
+        self.endpoint.lookup(identity).map_err(FreeError::Own)?;
+        let Some(live) = self.live.get_mut(&identity) else { return Err(FreeError::InDomain { identity }) };
+        if let Place::Window { .. } = live.place {
+            return Err(FreeError::InDomain { identity });
+        }
+        live.buffer.release().map_err(FreeError::Release)?;
+        let (nbytes, place) = (live.buffer.nbytes(), live.place);
+        self.live.remove(&identity);
+        match place {
+            Place::Malloc { address } => {
+                self.give_back(address, nbytes).map_err(|error| FreeError::Leaked { identity, nbytes, error })
+            }
+            Place::Window { .. } | Place::Shareable { .. } => Ok(()),
+        }
+    }
+
+    /// Copies bytes into a buffer, from `offset` on.
+    ///
+    /// # Errors
+    /// [`CopyError`]: the owner grants no writing, or not all of the bytes lie in that one buffer; nothing was copied then.
+    pub fn copy_to(&self, identity: Identity, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
+        match self.check_copy(identity, offset, bytes.len(), Access::Write)? {
+            Some(address) => self.device.copy_to(address, bytes)?,
+            None => {
+                let (mapping, start) = self.mapped(identity, offset)?;
+                mapping.write(start, bytes).map_err(|error| out_of_range(offset, error))?;
+            }
+        }
+        count_copied(bytes.len());
+        Ok(())
+    }
+
+    /// Copies bytes out of a buffer, from `offset` on.
+    ///
+    /// # Errors
+    /// [`CopyError`]: the owner grants no reading, or not all of the bytes lie in that one buffer; nothing was copied then.
+    pub fn copy_from(&self, identity: Identity, offset: u64, out: &mut [u8]) -> Result<(), CopyError> {
+        match self.check_copy(identity, offset, out.len(), Access::Read)? {
+            Some(address) => self.device.copy_from(address, out)?,
+            None => {
+                let (mapping, start) = self.mapped(identity, offset)?;
+                mapping.read(start, out).map_err(|error| out_of_range(offset, error))?;
+            }
+        }
+        count_copied(out.len());
+        Ok(())
+    }
+
+    /// The bytes that a task's descriptor names, if they are live memory of this very device, and as the descriptor says.
+    ///
+    /// # Errors
+    /// [`NameError`].
+    pub fn range<H: Holds<RawDescriptor>>(
+        &self,
+        descriptor: &Descriptor<H>,
+    ) -> Result<DeviceRange, NameError> {
+        let (identity, here) = (descriptor.identity(), self.owner_instance_id());
+        if identity.owner_instance_id() != here {
+            return Err(NameError::OtherChip { identity, here });
+        }
+        self.endpoint.check(descriptor).map_err(NameError::Own)?;
+        let DescriptorFields { access, nbytes, body, .. } = descriptor.fields();
+        match address(&body) {
+            Some(address) => Ok(DeviceRange { address, nbytes, access }),
+            None => Err(NameError::NotDeviceMemory { backend_kind: body.backend_kind() }),
+        }
+    }
+
+    /// Checks a copy, and gives the device address where it starts; `None` for memory that is mapped instead.
+    fn check_copy(
+        &self,
+        identity: Identity,
+        offset: u64,
+        length: usize,
+        needed: Access,
+    ) -> Result<Option<u64>, CopyError> {
+        let DescriptorFields { access: granted, nbytes, body, .. } =
+            self.endpoint.lookup(identity).map_err(CopyError::Own)?.fields();
+        if !granted.grants(needed) {
+            return Err(CopyError::Denied { granted, needed });
+        }
+        let length = u64::try_from(length).unwrap_or(u64::MAX);
+        if nbytes.checked_sub(offset).is_none_or(|room| length > room) {
+            return Err(CopyError::OutOfRange { offset, length, nbytes });
+        }
+        // An allocation does not wrap.
+        Ok(address(&body).map(|base| base.saturating_add(offset)))
+    }
+
+    fn mapped(&self, identity: Identity, offset: u64) -> Result<(&crate::memory::Mapping, usize), CopyError> {
+        let mapping = self.live.get(&identity).and_then(|live| live.buffer.mapping());
+        let backend_kind = bufabi_core::wire::backend::BackendKind::VmmShareable;
+        let mapping = mapping.ok_or(CopyError::Own(OwnError::NotMapped { backend_kind }))?;
+        // It was compared with the size of something that is mapped.
+        Ok((mapping, usize::try_from(offset).unwrap_or(usize::MAX)))
+    }
+
+    /// Gives memory that was taken an identity.
+    fn own(&self, body: Body, nbytes: u64, access: Access) -> Result<Buffer, AllocateError> {
+        self.endpoint.own(nbytes, access, |_| Ok(Made { body, mapping: None, resource: None }))
+    }
+
+    fn record(&mut self, buffer: Buffer, place: Place) -> Result<Descriptor, AllocateError> {
+        let descriptor =
+            buffer.descriptor().map_err(|error| AllocateError::Create(CreateError::Own(error)))?;
+        self.live.insert(buffer.identity(), Live { buffer, place });
+        Ok(descriptor)
+    }
+
+    /// Gives memory back that nobody can name, or counts it as leaked.
+    pub(super) fn give_back(&mut self, address: u64, nbytes: u64) -> Result<(), super::DeviceError> {
+        self.device.free(address).inspect_err(|_| {
+            self.leaked.allocations = self.leaked.allocations.saturating_add(1);
+            self.leaked.nbytes = self.leaked.nbytes.saturating_add(nbytes);
+        })
+    }
+}
+
+/// The device address that a body holds.
+const fn address(body: &Body) -> Option<u64> {
+    match body {
+        Body::DeviceMalloc { base } | Body::VmmWindow { base } => Some(base.get()),
+        Body::ForkShm { .. }
+        | Body::PosixShm { .. }
+        | Body::RemoteSidecar { .. }
+        | Body::ForkCow { .. }
+        | Body::VmmShareable { .. } => None,
+    }
+}
+
+fn out_of_range(offset: u64, error: crate::memory::mapping::OutOfRange) -> CopyError {
+    let number = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
+    CopyError::OutOfRange { offset, length: number(error.length), nbytes: number(error.nbytes) }
+}
+
+impl Drop for DeviceMemory<'_> {
+    fn drop(&mut self) {
+        // Nobody is left who could be told. Windows first: what is in one is not freed by itself.
+        for first in self.windows.keys().copied().collect::<Vec<_>>() {
+            let _ = self.free_window(first);
+        }
+        for identity in self.live.keys().copied().collect::<Vec<_>>() {
+            let _ = self.free(identity);
+        }
+    }
+}
