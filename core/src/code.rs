@@ -381,6 +381,12 @@ codes! {
     304 SpaceFull "space_full" Capacity;
     /// Nothing that is live starts at that address.
     305 NotAllocated "not_allocated" Caller;
+    /// The process has not inherited that memory, or it is no longer live.
+    306 NotInherited "not_inherited" Sender;
+    /// Memory that somebody else allocated does not lie where it is said to.
+    307 WrapRange "wrap_range" Caller;
+    /// The region belongs to another endpoint.
+    308 WrapOwner "wrap_owner" Caller;
     /// Bytes at an address that is not the device's.
     312 DeviceAddress "device_address" Caller;
     /// A device that is no longer there.

@@ -135,6 +135,9 @@
 #define BUFABI_STATUS_WRAP_OWN 296 /* fault of: caller */
 #define BUFABI_STATUS_SPACE_FULL 304 /* fault of: capacity */
 #define BUFABI_STATUS_NOT_ALLOCATED 305 /* fault of: caller */
+#define BUFABI_STATUS_NOT_INHERITED 306 /* fault of: sender */
+#define BUFABI_STATUS_WRAP_RANGE 307 /* fault of: caller */
+#define BUFABI_STATUS_WRAP_OWNER 308 /* fault of: caller */
 #define BUFABI_STATUS_DEVICE_ADDRESS 312 /* fault of: caller */
 #define BUFABI_STATUS_DEVICE_ENDED 313 /* fault of: machine */
 #define BUFABI_STATUS_DEVICE_OTHER_CHIP 314 /* fault of: caller */

@@ -4,6 +4,7 @@
 //! - [`owner`]: endpoints, their buffers, and when those may go.
 //! - [`consumer`]: each identity mapped once, and [`backend`]: how.
 //! - [`device`]: the memory and the kernels of a chip.
+//! - [`heap`]: memory that workers inherit, in slabs.
 //! - [`sys`]: every call into libc, typed, with its error.
 //! - [`ffi`]: all of it behind C's calling convention, with the feature `c-abi`.
 //! - [`kernels`]: what tasks compute.
@@ -21,6 +22,7 @@ pub mod consumer;
 pub mod device;
 #[cfg(feature = "c-abi")]
 pub mod ffi;
+pub mod heap;
 pub mod kernels;
 pub mod memory;
 pub mod owner;

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what a test does not find as it should fails it")]
 #![expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
 
+mod inherited;
 mod region;
 mod shm;
 mod support;
@@ -25,7 +26,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const CASE: &str = "BUFABI_TEST_CASE";
 
 fn main() -> ExitCode {
-    let cases: Vec<Case> = [workers::CASES, shm::CASES, region::CASES, tree::CASES].concat();
+    let cases: Vec<Case> =
+        [workers::CASES, shm::CASES, inherited::CASES, region::CASES, tree::CASES].concat();
     if let Ok(name) = env::var(CASE) {
         for (_, run) in cases.iter().filter(|(case, _)| *case == name) {
             run();

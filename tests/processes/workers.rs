@@ -251,7 +251,7 @@ fn reports() {
             Code::ShmTooSmall,
         ),
         (forged(|fields| fields.body = Body::DeviceMalloc { base }), Code::NotResolvable),
-        (forged(|fields| fields.body = Body::ForkShm { base }), Code::NotResolvable),
+        (forged(|fields| fields.body = Body::ForkShm { base }), Code::NotInherited),
         (
             forged(|fields| {
                 fields.body = Body::PosixShm { name: small_name };

@@ -1,13 +1,17 @@
 //! How backings are reached, a file for each kind.
 
+pub mod fork_cow;
+pub mod fork_shm;
 pub mod posix_shm;
 pub mod vmm_shareable;
 
 use core::fmt;
+use core::num::NonZeroU64;
 
 use bufabi_core::wire::backend::BackendKind;
 use bufabi_core::{Code, Descriptor};
 
+use crate::consumer::Resolution;
 use crate::memory::Mapping;
 use crate::shm::ShmError;
 use crate::vmm::VmmError;
@@ -16,6 +20,11 @@ use crate::vmm::VmmError;
 pub trait Backend: fmt::Debug + Send + Sync {
     /// The kind.
     fn kind(&self) -> BackendKind;
+
+    /// How an identity that is new is resolved.
+    fn resolution(&self) -> Resolution {
+        Resolution::MappedNow
+    }
 
     /// Maps a backing of that kind, for stores only if the owner grants them.
     ///
@@ -32,6 +41,13 @@ pub enum ResolveError {
         /// The kind.
         backend_kind: BackendKind,
     },
+    /// It is memory of a process that this one is not descended from, or that was mapped after the fork; or it is no longer live.
+    NotInherited {
+        /// Its address there.
+        base: NonZeroU64,
+        /// Its size, bytes.
+        nbytes: u64,
+    },
     /// A shared-memory object could not be mapped.
     Shm(ShmError),
     /// Device memory could not be imported.
@@ -44,6 +60,7 @@ impl ResolveError {
     pub fn code(self) -> Code {
         match self {
             Self::NotResolvable { .. } => Code::NotResolvable,
+            Self::NotInherited { .. } => Code::NotInherited,
             Self::Shm(error) => error.code(),
             Self::Vmm(error) => error.code(),
         }
@@ -55,6 +72,9 @@ impl fmt::Display for ResolveError {
         match self {
             Self::NotResolvable { backend_kind } => {
                 write!(f, "a {backend_kind} backing cannot be reached from this process")
+            }
+            Self::NotInherited { base, nbytes } => {
+                write!(f, "this process has inherited no live {nbytes} bytes at {base:#x} from that owner")
             }
             Self::Shm(error) => error.fmt(f),
             Self::Vmm(error) => error.fmt(f),

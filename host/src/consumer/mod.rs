@@ -17,6 +17,8 @@ use bufabi_core::{Access, Descriptor, Identity, RawDescriptor, View, ViewError};
 
 pub use error::{CloseError, ImportError};
 
+use crate::backend::fork_cow::ForkCow;
+use crate::backend::fork_shm::ForkShm;
 use crate::backend::posix_shm::PosixShm;
 use crate::backend::{Backend, ResolveError};
 use crate::memory::{Mapping, Operand};
@@ -73,6 +75,8 @@ pub enum Resolution {
     AlreadyMapped,
     /// It is this process's own: the owner's mapping serves.
     Own,
+    /// This process inherited it over a fork: nothing was mapped.
+    Inherited,
 }
 
 /// A mapping that somebody uses; it stays until this is dropped.
@@ -127,12 +131,13 @@ impl Deref for Import {
 }
 
 impl Consumer {
-    /// A consumer of POSIX shared memory. Identities of `endpoint`, if there is one, resolve to its own mappings.
+    /// A consumer of what every host process can reach: POSIX shared memory, and what it inherited. Identities of `endpoint`, if there is one, resolve to its own mappings.
     ///
     /// # Errors
     /// [`OsError`] when no random bytes can be had.
     pub fn new(endpoint: Option<Endpoint>) -> Result<Self, OsError> {
-        Self::with_backends(endpoint, vec![Box::new(PosixShm)], DEFAULT_CAPACITY)
+        let backends: Vec<Box<dyn Backend>> = vec![Box::new(PosixShm), Box::new(ForkShm), Box::new(ForkCow)];
+        Self::with_backends(endpoint, backends, DEFAULT_CAPACITY)
     }
 
     /// A consumer of those kinds of backings, with so many mapped at once.
@@ -223,7 +228,7 @@ impl Consumer {
         let making = Making { consumer: self, identity };
         let mapping = Arc::new(backend.map(descriptor).map_err(ImportError::Resolve)?);
         making.made(&mapping);
-        Ok(Import { mapping, access, resolution: Resolution::MappedNow })
+        Ok(Import { mapping, access, resolution: backend.resolution() })
     }
 
     /// Drops what was mapped for an identity. That nothing was is no error.

@@ -4,6 +4,7 @@ use core::fmt;
 use core::mem::ManuallyDrop;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use bufabi_core::wire::blob::ByteSource;
@@ -39,6 +40,16 @@ pub struct Mapping {
     access: Access,
     creator: u32,
     registration: Option<Registration>,
+    /// `None` for what this mapping unmaps itself.
+    kept: Option<Box<Kept>>,
+}
+
+/// What keeps bytes mapped that a mapping does not unmap itself.
+struct Kept {
+    /// What it is a part of, which is unmapped when its last part is gone.
+    whole: Option<Arc<Mapping>>,
+    /// Dropped with it, when nothing reaches those bytes through it any more.
+    _keeper: Option<Box<dyn Send + Sync>>,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread.
@@ -49,7 +60,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     fn new(base: NonNull<u8>, nbytes: usize, access: Access) -> Self {
         let (mapped_nbytes, creator) = (nbytes, current_pid());
-        Self { base, nbytes, mapped_nbytes, access, creator, registration: None }
+        Self { base, nbytes, mapped_nbytes, access, creator, registration: None, kept: None }
     }
 
     /// Maps the first `nbytes` bytes of a file, so that a store faults if `access` only reads. If the file shrinks, this process
@@ -73,6 +84,51 @@ impl Mapping {
     pub fn inherited(nbytes: usize) -> Result<Self, OsError> {
         let base = memory::map_inherited(nbytes)?;
         Ok(Self::new(base, nbytes, Access::ReadWrite))
+    }
+
+    /// Maps new memory, zero, of which processes forked afterwards have copies at the same address.
+    ///
+    /// # Errors
+    /// [`OsError`]: ENOMEM.
+    pub fn copied(nbytes: usize) -> Result<Self, OsError> {
+        let base = memory::map_copied(nbytes)?;
+        Ok(Self::new(base, nbytes, Access::ReadWrite))
+    }
+
+    /// Memory that something else keeps, as long as `keeper` lives. It is never unmapped here.
+    ///
+    /// # Safety
+    /// As long as `keeper` lives, in this process and in every process forked from it, the `nbytes` bytes from `base` on stay mapped:
+    /// for loads and, if `access` writes, for stores. Nothing refers to them as memory that nobody else writes.
+    #[must_use]
+    pub unsafe fn of_memory(
+        base: NonNull<u8>,
+        nbytes: usize,
+        access: Access,
+        keeper: Box<dyn Send + Sync>,
+    ) -> Self {
+        let mut mapping = Self::new(base, nbytes, access);
+        mapping.kept = Some(Box::new(Kept { whole: None, _keeper: Some(keeper) }));
+        mapping
+    }
+
+    /// Some bytes of a mapping, for no more than `access`. What it is a part of stays mapped as long as it lives; `place` is
+    /// dropped with it.
+    ///
+    /// # Errors
+    /// [`OutOfRange`].
+    pub(crate) fn part(
+        whole: &Arc<Self>,
+        offset: usize,
+        nbytes: usize,
+        access: Access,
+        place: Option<Box<dyn Send + Sync>>,
+    ) -> Result<Self, OutOfRange> {
+        let base = whole.range(offset, nbytes)?;
+        let access = if whole.access.grants(access) { access } else { whole.access };
+        let mut part = Self::new(base, nbytes, access);
+        part.kept = Some(Box::new(Kept { whole: Some(Arc::clone(whole)), _keeper: place }));
+        Ok(part)
     }
 
     /// What lies in an address range, which unmaps it: so this one is never dropped.
@@ -106,7 +162,7 @@ impl Mapping {
     ///
     /// # Errors
     /// [`OsError`].
-    pub fn leave_out_of_forks(&self) -> Result<(), OsError> {
+    pub(crate) fn leave_out_of_forks(&self) -> Result<(), OsError> {
         // SAFETY: the mapping is ours. A process forked later that reaches for it dies of that, and corrupts nothing.
         unsafe { memory::leave_out_of_forks(self.base, self.mapped_nbytes) }
     }
@@ -142,7 +198,11 @@ impl Mapping {
     #[must_use]
     #[inline]
     pub fn is_damaged(&self) -> bool {
-        self.registration.as_ref().is_some_and(Registration::is_damaged)
+        match (&self.registration, &self.kept) {
+            (Some(registration), _) => registration.is_damaged(),
+            (None, Some(kept)) => kept.whole.as_ref().is_some_and(|whole| whole.is_damaged()),
+            (None, None) => false,
+        }
     }
 
     /// A view of it.
@@ -247,12 +307,27 @@ impl Mapping {
         Some(unsafe { AtomicU32::from_ptr(at.as_ptr()) })
     }
 
+    /// Makes `nbytes` bytes from `offset` on zero. It counts as no copy.
+    ///
+    /// # Errors
+    /// [`OutOfRange`], also for a mapping that is not to be written; nothing has changed then.
+    pub fn clear(&self, offset: usize, nbytes: usize) -> Result<(), OutOfRange> {
+        let start = self.range(offset, nbytes)?;
+        if !self.access.writes() {
+            return Err(OutOfRange { offset, length: nbytes, nbytes: 0 });
+        }
+        let (head, words, tail) = self.split(start, nbytes);
+        head.iter().chain(tail).for_each(|byte| byte.store(0, Ordering::Relaxed));
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        Ok(())
+    }
+
     /// Unmaps it.
     ///
     /// # Errors
     /// [`OsError`], and the mapping for another try.
     pub fn unmap(self) -> Result<(), (Self, OsError)> {
-        if self.creator != current_pid() {
+        if self.creator != current_pid() || self.kept.is_some() {
             return Ok(());
         }
         let mut mapping = ManuallyDrop::new(self);
@@ -266,9 +341,9 @@ impl Mapping {
         }
     }
 
-    /// Counts a copy if this is a backing, which every mapping of a file is.
+    /// Counts a copy if this is a backing, which every mapping of a file and every part of memory that forks inherit is.
     fn count_copy(&self, length: usize) {
-        if self.registration.is_some() {
+        if self.registration.is_some() || self.kept.is_some() {
             count_copied(length);
         }
     }
@@ -317,7 +392,7 @@ impl ByteSource for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if self.creator == current_pid() {
+        if self.creator == current_pid() && self.kept.is_none() {
             // SAFETY: `self` made the mapping and is the last to know it. If it fails, the mapping stays, and nothing refers to it.
             let _ = unsafe { memory::unmap(self.base, self.mapped_nbytes) };
         }
@@ -389,6 +464,54 @@ mod tests {
         assert!(bytes_copied() - before >= 2 << 20);
         control.write(0, &[1; 8]).unwrap();
         assert!(control.registration.is_none());
+    }
+
+    #[test]
+    fn a_part_keeps_its_whole_and_allows_no_more() {
+        struct Told(Arc<AtomicU8>);
+        impl Drop for Told {
+            fn drop(&mut self) {
+                self.0.store(1, Ordering::Relaxed);
+            }
+        }
+        let (_name, whole) = crate::shm::create(4096).unwrap();
+        let whole = Arc::new(whole);
+        let told = Arc::new(AtomicU8::new(0));
+        let place = Box::new(Told(Arc::clone(&told)));
+        let part = Mapping::part(&whole, 100, 50, Access::Read, Some(place)).unwrap();
+        assert_eq!((part.address(), part.nbytes()), (whole.address() + 100, 50));
+        whole.write(149, &[7]).unwrap();
+        let mut byte = [0];
+        drop(whole);
+        part.read(49, &mut byte).unwrap();
+        assert_eq!(byte, [7]);
+        assert!(part.write(0, &byte).is_err() && part.clear(0, 1).is_err());
+        assert!(part.read(50, &mut byte).is_err() && !part.is_damaged());
+        let part = Arc::new(part);
+        let wider = Mapping::part(&part, 0, 50, Access::ReadWrite, None).unwrap();
+        assert_eq!(wider.access(), Access::Read);
+        assert!(Mapping::part(&part, 1, 50, Access::Read, None).is_err());
+        drop(part);
+        assert_eq!(told.load(Ordering::Relaxed), 0);
+        wider.unmap().unwrap();
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn every_small_range_is_cleared_exactly() {
+        let mapping = Mapping::copied(64).unwrap();
+        for start in 0..24 {
+            for length in 0..=40 {
+                mapping.write(0, &[9; 64]).unwrap();
+                mapping.clear(start, length).unwrap();
+                let mut all = [1; 64];
+                mapping.read(0, &mut all).unwrap();
+                let mut expected = [9; 64];
+                expected[start..][..length].fill(0);
+                assert_eq!(all, expected, "{start}, {length}");
+            }
+        }
+        assert!(mapping.clear(60, 5).is_err());
     }
 
     #[test]

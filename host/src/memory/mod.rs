@@ -1,12 +1,14 @@
 //! Memory that other processes may write at any moment: mappings, and the views of tasks in them.
 
 pub mod address_range;
+pub mod inherited;
 pub mod lines;
 pub mod mapping;
 pub mod operand;
 pub mod strided;
 
 pub use address_range::AddressRange;
+pub use inherited::{InheritedRegion, Sharing};
 pub use mapping::Mapping;
 pub use operand::Operand;
 pub use strided::Strided;

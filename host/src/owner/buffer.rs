@@ -26,6 +26,11 @@ impl Buffer {
         Self { endpoint, descriptor, mapping }
     }
 
+    /// Its descriptor, whether or not it is alive.
+    pub(super) const fn known(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
     /// Its name.
     #[must_use]
     pub fn identity(&self) -> Identity {

@@ -26,7 +26,10 @@ impl Endpoint {
         access: Access,
         make: impl FnOnce(Identity) -> Result<Made, E>,
     ) -> Result<Buffer, E> {
-        self.check_process().map_err(|(creator, here)| CreateError::Forked { creator, here })?;
+        self.check_creator()?;
+        if nbytes == 0 {
+            return Err(CreateError::NbytesZero.into());
+        }
         let inserted = self.table().insert(Backing::IN_THE_MAKING);
         let identity = inserted.map_err(full)?;
         let entry = Entry { endpoint: self, identity };
@@ -43,7 +46,10 @@ impl Endpoint {
         access: Access,
         mut make: impl FnMut(Identity, u64) -> Result<Made, E>,
     ) -> Result<[Buffer; 2], E> {
-        self.check_process().map_err(|(creator, here)| CreateError::Forked { creator, here })?;
+        self.check_creator()?;
+        if nbytes.contains(&0) {
+            return Err(CreateError::NbytesZero.into());
+        }
         let inserted = self.table().insert_pair([Backing::IN_THE_MAKING; 2]);
         let [first, second] = inserted.map_err(full)?.map(|identity| Entry { endpoint: self, identity });
         let [first_nbytes, second_nbytes] = nbytes;
@@ -76,6 +82,13 @@ impl Endpoint {
         self.own_pair(nbytes, access, |identity, nbytes| {
             super::shareable::make_export(driver, identity, nbytes, access, admission)
         })
+    }
+}
+
+impl Endpoint {
+    /// This is the process that made the endpoint.
+    pub(crate) fn check_creator(&self) -> Result<(), CreateError> {
+        self.check_process().map_err(|(creator, here)| CreateError::Forked { creator, here })
     }
 }
 

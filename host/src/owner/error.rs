@@ -8,12 +8,26 @@ use bufabi_core::wire::descriptor::FieldSet;
 use bufabi_core::{Code, DescriptorError, Identity, ViewError};
 
 use crate::shm::ShmError;
+use crate::space::SpaceError;
 use crate::sys::OsError;
 use crate::vmm::VmmError;
 
 /// Why a buffer could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateError {
+    /// A buffer of no bytes.
+    NbytesZero,
+    /// More bytes than an address space can hold.
+    NbytesTooLarge {
+        /// The bytes asked for.
+        nbytes: u64,
+    },
+    /// The heap has no such piece free.
+    Space(SpaceError),
+    /// No tensor has that shape, or not there.
+    View(ViewError),
+    /// The operating system refused.
+    Os(OsError),
     /// The shared-memory object could not be made.
     Shm(ShmError),
     /// Shared device memory could not be made.
@@ -113,6 +127,11 @@ impl CreateError {
     #[must_use]
     pub fn code(self) -> Code {
         match self {
+            Self::NbytesZero => Code::NbytesZero,
+            Self::NbytesTooLarge { .. } => Code::NbytesTooLarge,
+            Self::Space(error) => error.code(),
+            Self::View(error) => error.code(),
+            Self::Os(error) => error.code(),
             Self::Shm(error) => error.code(),
             Self::Vmm(error) => error.code(),
             Self::Full { .. } => Code::OwnerTableFull,
@@ -187,6 +206,13 @@ impl From<LookupError> for OwnError {
 impl fmt::Display for CreateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
+            Self::NbytesZero => f.write_str("a buffer has at least 1 byte"),
+            Self::NbytesTooLarge { nbytes } => {
+                write!(f, "{nbytes} bytes are more than an address space holds")
+            }
+            Self::Space(error) => error.fmt(f),
+            Self::View(error) => error.fmt(f),
+            Self::Os(error) => error.fmt(f),
             Self::Shm(error) => error.fmt(f),
             Self::Vmm(error) => error.fmt(f),
             Self::Full { capacity } => {

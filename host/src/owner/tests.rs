@@ -272,10 +272,10 @@ fn an_identity_whose_making_fails_means_nothing_and_nobody_can_name_it_before() 
     assert_eq!(counts.lock().unwrap().dropped, 1);
     let (counts, made) = counted(0);
     let mut first = Some(made);
-    let refused = endpoint.own_pair([64, 0], Access::Read, |_, _| {
-        first.take().ok_or(CreateError::Shm(crate::shm::ShmError::NbytesZero))
+    let refused = endpoint.own_pair([64, 1], Access::Read, |_, _| {
+        first.take().ok_or(CreateError::NbytesTooLarge { nbytes: 1 })
     });
-    assert_eq!(refused.unwrap_err().code(), Code::NbytesZero);
+    assert_eq!(refused.unwrap_err().code(), Code::NbytesTooLarge);
     assert_eq!(counts.lock().unwrap().dropped, 1);
     assert_eq!(endpoint.live(), 0);
 }

@@ -1,14 +1,17 @@
 //! Buffers that somebody else allocated, named here by the identity that they have there.
 
 use core::fmt;
+use core::num::NonZeroU64;
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bufabi_core::owner_table::OwnerError;
-use bufabi_core::{Code, DType, Descriptor, DescriptorError, Identity, Tensor, View};
+use bufabi_core::wire::body::Body;
+use bufabi_core::{Access, Code, DType, Descriptor, Identity, OwnerInstanceId, Tensor, View};
 
-use super::{Endpoint, OwnError, ReleaseError, tensor};
+use super::{Buffer, CreateError, Endpoint, Made, OwnError, ReleaseError, tensor};
+use crate::memory::{InheritedRegion, Mapping, Sharing};
 use crate::vmm::Shareable;
 
 /// What an endpoint wraps.
@@ -32,7 +35,19 @@ struct Wrap {
 /// A name for a buffer that somebody else allocated. It makes tensors of it; releasing it frees nothing, since the memory is its
 /// allocator's.
 #[derive(Debug)]
-pub struct Wrapped {
+pub struct Wrapped(Name);
+
+/// Where a wrapped buffer's identity comes from.
+#[derive(Debug)]
+enum Name {
+    /// This endpoint gave it out.
+    Minted(Buffer),
+    /// It is the one that the buffer has where it was allocated.
+    Given(Given),
+}
+
+#[derive(Debug)]
+struct Given {
     endpoint: Endpoint,
     descriptor: Descriptor,
 }
@@ -47,19 +62,91 @@ impl Endpoint {
         shareable: &Shareable,
         owner_worker_path_id: u32,
     ) -> Result<Wrapped, WrapError> {
-        self.check_process().map_err(|(creator, here)| WrapError::Forked { creator, here })?;
+        self.check_creator()?;
         let identity = shareable.identity;
+        if shareable.nbytes == 0 {
+            return Err(CreateError::NbytesZero.into());
+        }
         if identity.owner_instance_id() == self.owner_instance_id() {
             return Err(WrapError::Own { identity });
         }
-        let descriptor = shareable.descriptor(owner_worker_path_id).map_err(WrapError::Descriptor)?;
+        let descriptor = shareable.descriptor(owner_worker_path_id).map_err(CreateError::Descriptor)?;
         let mut live = self.0.wraps.live();
         if live.contains_key(&identity) {
             return Err(WrapError::Wrapped { identity });
         }
         live.insert(identity, Wrap { descriptor, holds: 0, is_closing: false, is_abandoned: false });
         drop(live);
-        Ok(Wrapped { endpoint: self.clone(), descriptor })
+        Ok(Wrapped(Name::Given(Given { endpoint: self.clone(), descriptor })))
+    }
+
+    /// Names `nbytes` bytes from `offset` on of memory that processes forked since then have inherited: FORK_SHM if they share
+    /// it, FORK_COW, for reading alone, if they have copies.
+    ///
+    /// # Errors
+    /// [`WrapError`].
+    pub fn wrap_fork_inherited(
+        &self,
+        region: &InheritedRegion,
+        offset: u64,
+        nbytes: u64,
+        access: Access,
+    ) -> Result<Wrapped, WrapError> {
+        if region.owner() != self.owner_instance_id() {
+            return Err(WrapError::OtherOwner { found: region.owner(), asked: self.owner_instance_id() });
+        }
+        let memory = region.shared_memory();
+        let outside = WrapError::OutOfRange { offset, nbytes, size: memory.nbytes() };
+        let start = usize::try_from(offset).map_err(|_| outside)?;
+        let length = usize::try_from(nbytes).map_err(|_| outside)?;
+        let mapping = Mapping::part(memory, start, length, Access::ReadWrite, None).map_err(|_| outside)?;
+        let base = NonZeroU64::new(mapping.address()).ok_or(outside)?;
+        let body = match region.sharing() {
+            Sharing::Shared => Body::ForkShm { base },
+            Sharing::Copied => Body::ForkCow { base },
+        };
+        self.wrap(nbytes, access, Made { body, mapping: Some(mapping), resource: None })
+    }
+
+    /// Names memory that somebody else allocated on this endpoint's chip, by its device address.
+    ///
+    /// # Errors
+    /// [`WrapError`].
+    pub fn wrap_device_malloc(
+        &self,
+        base: NonZeroU64,
+        nbytes: u64,
+        access: Access,
+    ) -> Result<Wrapped, WrapError> {
+        check_addresses(base, nbytes)?;
+        self.wrap(nbytes, access, Made { body: Body::DeviceMalloc { base }, mapping: None, resource: None })
+    }
+
+    /// Names a part of a communication domain's window on this endpoint's chip, by its device address.
+    ///
+    /// # Errors
+    /// [`WrapError`].
+    pub fn wrap_vmm_window(
+        &self,
+        base: NonZeroU64,
+        nbytes: u64,
+        access: Access,
+    ) -> Result<Wrapped, WrapError> {
+        check_addresses(base, nbytes)?;
+        self.wrap(nbytes, access, Made { body: Body::VmmWindow { base }, mapping: None, resource: None })
+    }
+
+    /// Gives out an identity for what somebody else made.
+    fn wrap(&self, nbytes: u64, access: Access, made: Made) -> Result<Wrapped, WrapError> {
+        Ok(Wrapped(Name::Minted(self.own(nbytes, access, |_| Ok::<_, CreateError>(made))?)))
+    }
+}
+
+/// Device addresses end before 2^64.
+fn check_addresses(base: NonZeroU64, nbytes: u64) -> Result<(), WrapError> {
+    match base.get().checked_add(nbytes) {
+        Some(_) => Ok(()),
+        None => Err(WrapError::Addresses { base, nbytes }),
     }
 }
 
@@ -148,16 +235,33 @@ impl Wraps {
 }
 
 impl Wrapped {
+    fn known(&self) -> &Descriptor {
+        match &self.0 {
+            Name::Minted(buffer) => buffer.known(),
+            Name::Given(given) => &given.descriptor,
+        }
+    }
+
     /// Its name.
     #[must_use]
     pub fn identity(&self) -> Identity {
-        self.descriptor.identity()
+        self.known().identity()
     }
 
     /// Its size, bytes.
     #[must_use]
     pub fn nbytes(&self) -> u64 {
-        self.descriptor.nbytes()
+        self.known().nbytes()
+    }
+
+    /// The memory, for loads and stores whatever is granted to others; `None` for memory of a device, and once its release has
+    /// begun.
+    #[must_use]
+    pub fn mapping(&self) -> Option<&Mapping> {
+        match &self.0 {
+            Name::Minted(buffer) => buffer.mapping(),
+            Name::Given(_) => None,
+        }
     }
 
     /// What a consumer needs to reach it.
@@ -165,8 +269,13 @@ impl Wrapped {
     /// # Errors
     /// [`OwnError::Owner`] once its release has begun.
     pub fn descriptor(&self) -> Result<Descriptor, OwnError> {
-        self.endpoint.0.wraps.check_live(self.identity())?;
-        Ok(self.descriptor)
+        match &self.0 {
+            Name::Minted(buffer) => buffer.descriptor(),
+            Name::Given(Given { endpoint, descriptor }) => {
+                endpoint.0.wraps.check_live(descriptor.identity())?;
+                Ok(*descriptor)
+            }
+        }
     }
 
     /// A dense row-major view of it from `byte_offset` on, as a task argument.
@@ -183,17 +292,21 @@ impl Wrapped {
     /// # Errors
     /// As [`row_major`](Self::row_major).
     pub fn tensor(&self, view: &View) -> Result<Tensor, OwnError> {
-        self.endpoint.0.wraps.check_live(self.identity())?;
-        tensor(&self.descriptor, view)
+        tensor(&self.descriptor()?, view)
     }
 
     /// Names it no longer. The memory stays as it is.
     ///
     /// # Errors
-    /// [`ReleaseError::Owner`]: while tasks hold it nothing changes; after a success it says that it is closing.
+    /// [`ReleaseError`]: while tasks or views hold it nothing changes; after a success it says that it is closing or stale.
     pub fn release(&mut self) -> Result<(), ReleaseError> {
-        self.check_process()?;
-        self.endpoint.0.wraps.release(self.identity())
+        match &mut self.0 {
+            Name::Minted(buffer) => buffer.release(),
+            Name::Given(given) => {
+                given.check_process()?;
+                given.endpoint.0.wraps.release(given.descriptor.identity())
+            }
+        }
     }
 
     /// As [`release`](Self::release), but waits until `until` for the tasks that hold it. Nothing new comes from it from now on.
@@ -201,19 +314,26 @@ impl Wrapped {
     /// # Errors
     /// As [`release`](Self::release), and [`ReleaseError::TimedOut`].
     pub fn release_when_idle(&mut self, until: Instant) -> Result<(), ReleaseError> {
-        self.check_process()?;
-        self.endpoint.0.wraps.release_when_idle(self.identity(), until)
+        match &mut self.0 {
+            Name::Minted(buffer) => buffer.release_when_idle(until),
+            Name::Given(given) => {
+                given.check_process()?;
+                given.endpoint.0.wraps.release_when_idle(given.descriptor.identity(), until)
+            }
+        }
     }
+}
 
+impl Given {
     fn check_process(&self) -> Result<(), ReleaseError> {
         self.endpoint.check_process().map_err(|(creator, here)| ReleaseError::Forked { creator, here })
     }
 }
 
-impl Drop for Wrapped {
+impl Drop for Given {
     fn drop(&mut self) {
         if self.endpoint.check_process().is_ok() {
-            self.endpoint.0.wraps.abandon(self.identity());
+            self.endpoint.0.wraps.abandon(self.descriptor.identity());
         }
     }
 }
@@ -221,8 +341,8 @@ impl Drop for Wrapped {
 /// Why a buffer was not wrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WrapError {
-    /// The descriptor would break a rule.
-    Descriptor(DescriptorError),
+    /// No identity can be given out for it, or its descriptor would break a rule.
+    Create(CreateError),
     /// It is wrapped already.
     Wrapped {
         /// Which one.
@@ -233,36 +353,66 @@ pub enum WrapError {
         /// Which one.
         identity: Identity,
     },
-    /// This is a fork of the process that made the endpoint.
-    Forked {
-        /// The process that made it.
-        creator: u32,
-        /// This process.
-        here: u32,
+    /// The region was mapped for another endpoint.
+    OtherOwner {
+        /// Which one.
+        found: OwnerInstanceId,
+        /// This one.
+        asked: OwnerInstanceId,
+    },
+    /// The bytes do not lie in the region.
+    OutOfRange {
+        /// The first one.
+        offset: u64,
+        /// How many.
+        nbytes: u64,
+        /// Bytes of the region.
+        size: u64,
+    },
+    /// The addresses pass 2^64.
+    Addresses {
+        /// The first one.
+        base: NonZeroU64,
+        /// How many.
+        nbytes: u64,
     },
 }
 
 impl WrapError {
     /// The frozen number, name and fault.
     #[must_use]
-    pub const fn code(self) -> Code {
+    pub fn code(self) -> Code {
         match self {
-            Self::Descriptor(error) => error.code(),
+            Self::Create(error) => error.code(),
             Self::Wrapped { .. } => Code::WrappedAlready,
             Self::Own { .. } => Code::WrapOwn,
-            Self::Forked { .. } => Code::Forked,
+            Self::OtherOwner { .. } => Code::WrapOwner,
+            Self::OutOfRange { .. } => Code::WrapRange,
+            Self::Addresses { .. } => Code::AddressOverflow,
         }
+    }
+}
+
+impl From<CreateError> for WrapError {
+    fn from(error: CreateError) -> Self {
+        Self::Create(error)
     }
 }
 
 impl fmt::Display for WrapError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Descriptor(error) => error.fmt(f),
+            Self::Create(error) => error.fmt(f),
             Self::Wrapped { identity } => write!(f, "{identity} is wrapped already"),
             Self::Own { identity } => write!(f, "{identity} is this endpoint's own: it is not wrapped"),
-            Self::Forked { creator, here } => {
-                write!(f, "only process {creator}, which made the endpoint, may do that, not its fork {here}")
+            Self::OtherOwner { found, asked } => {
+                write!(f, "the memory is endpoint {found}'s, and this is endpoint {asked}")
+            }
+            Self::OutOfRange { offset, nbytes, size } => {
+                write!(f, "{nbytes} bytes from {offset} on do not lie within the {size} bytes of the region")
+            }
+            Self::Addresses { base, nbytes } => {
+                write!(f, "{nbytes} bytes from {base:#x} on pass the last address")
             }
         }
     }
@@ -308,6 +458,75 @@ mod tests {
         assert_eq!((own, own.code()), (WrapError::Own { identity }, Code::WrapOwn));
         let small = Shareable { mapping_bytes: 4999, ..shareable(10) };
         assert_eq!(endpoint.wrap_vmm_shareable(&small, 0).unwrap_err().code(), Code::BodyShareableMapping);
+    }
+
+    #[test]
+    fn what_has_no_identity_yet_is_given_one_and_never_freed() {
+        let endpoint = Endpoint::new().unwrap();
+        let owner = endpoint.owner_instance_id();
+        let base = NonZeroU64::new(1 << 40).unwrap();
+        let mut device = endpoint.wrap_device_malloc(base, 100, Access::Write).unwrap();
+        let window = endpoint.wrap_vmm_window(base, 100, Access::Read).unwrap();
+        assert_eq!(device.descriptor().unwrap().body(), Body::DeviceMalloc { base });
+        assert_eq!(window.descriptor().unwrap().body(), Body::VmmWindow { base });
+        assert_ne!(device.identity(), window.identity());
+        assert!(device.mapping().is_none());
+        let tensor = device.row_major(0, DType::Uint8, &[100]).unwrap();
+        let holds = endpoint.hold(&[tensor]).unwrap();
+        assert_eq!(device.release().unwrap_err().code(), Code::Busy);
+        drop(holds);
+        device.release().unwrap();
+        assert_eq!(device.descriptor().unwrap_err().code(), Code::Stale);
+
+        let region = InheritedRegion::new(owner, 4096, Sharing::Copied).unwrap();
+        let mut copied = endpoint.wrap_fork_inherited(&region, 96, 4000, Access::Read).unwrap();
+        copied.mapping().unwrap().write(3999, &[7]).unwrap();
+        let Body::ForkCow { base } = copied.descriptor().unwrap().body() else { panic!("{copied:?}") };
+        assert_eq!(base.get(), region.memory().address() + 96);
+        copied.release().unwrap();
+        let mut last = [0];
+        region.memory().read(4095, &mut last).unwrap();
+        assert_eq!(last, [7], "it frees nothing");
+        let shared = InheritedRegion::new(owner, 4096, Sharing::Shared).unwrap();
+        let whole = endpoint.wrap_fork_inherited(&shared, 0, 4096, Access::ReadWrite).unwrap();
+        assert!(matches!(whole.descriptor().unwrap().body(), Body::ForkShm { .. }));
+        drop(shared);
+        whole.mapping().unwrap().write(4095, &[1]).unwrap();
+        drop((whole, window));
+        assert_eq!(endpoint.live(), 0);
+    }
+
+    #[test]
+    fn a_wrap_of_what_does_not_lie_there_is_refused_and_leaves_nothing() {
+        let endpoint = Endpoint::new().unwrap();
+        let region = InheritedRegion::new(endpoint.owner_instance_id(), 4096, Sharing::Copied).unwrap();
+        let wrap = |offset, nbytes, access| {
+            endpoint.wrap_fork_inherited(&region, offset, nbytes, access).unwrap_err()
+        };
+        let outside = |offset, nbytes| WrapError::OutOfRange { offset, nbytes, size: 4096 };
+        for (offset, nbytes) in [(0, 4097), (1, 4096), (4097, 1), (u64::MAX, 1), (1, u64::MAX)] {
+            assert_eq!(wrap(offset, nbytes, Access::Read), outside(offset, nbytes));
+        }
+        assert_eq!(wrap(0, 0, Access::Read).code(), Code::NbytesZero);
+        for access in [Access::Write, Access::ReadWrite] {
+            assert_eq!(wrap(0, 4096, access).code(), Code::ForkCowAccess);
+        }
+        let other = Endpoint::new().unwrap();
+        let refused = other.wrap_fork_inherited(&region, 0, 1, Access::Read).unwrap_err();
+        let (found, asked) = (endpoint.owner_instance_id(), other.owner_instance_id());
+        assert_eq!(refused, WrapError::OtherOwner { found, asked });
+        let base = NonZeroU64::MAX;
+        for refused in [
+            endpoint.wrap_device_malloc(base, 1, Access::Read),
+            endpoint.wrap_vmm_window(base, 1, Access::Read),
+        ] {
+            assert_eq!(refused.unwrap_err(), WrapError::Addresses { base, nbytes: 1 });
+        }
+        let zero = endpoint.wrap_device_malloc(NonZeroU64::MIN, 0, Access::Read).unwrap_err();
+        assert_eq!(zero.code(), Code::NbytesZero);
+        let zero = endpoint.wrap_vmm_shareable(&Shareable { nbytes: 0, ..shareable(1) }, 0).unwrap_err();
+        assert_eq!(zero.code(), Code::NbytesZero);
+        assert_eq!(endpoint.live(), 0);
     }
 
     #[test]

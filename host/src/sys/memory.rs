@@ -47,6 +47,14 @@ pub fn map_inherited(nbytes: usize) -> Result<NonNull<u8>, OsError> {
     map(nbytes, Protection::ReadWrite, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
 }
 
+/// Maps `nbytes` bytes of new memory, zero. A process forked afterwards has a copy of its own, made page by page when either stores.
+///
+/// # Errors
+/// [`OsError`]: ENOMEM, EINVAL for 0.
+pub fn map_copied(nbytes: usize) -> Result<NonNull<u8>, OsError> {
+    map(nbytes, Protection::ReadWrite, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+}
+
 fn map(nbytes: usize, protection: Protection, flags: i32, fd: i32) -> Result<NonNull<u8>, OsError> {
     let call = "mmap";
     loop {
@@ -68,7 +76,7 @@ fn map(nbytes: usize, protection: Protection, flags: i32, fd: i32) -> Result<Non
 /// [`OsError`]; the mapping is still there then.
 ///
 /// # Safety
-/// `base` and `nbytes` are those of a mapping that `map_file` or `map_inherited` made, and nothing uses it any more.
+/// `base` and `nbytes` are those of a mapping that was made here, and nothing uses it any more.
 pub unsafe fn unmap(base: NonNull<u8>, nbytes: usize) -> Result<(), OsError> {
     // SAFETY: the caller owns the mapping and nothing refers to it.
     retry("munmap", || unsafe { libc::munmap(base.as_ptr().cast(), nbytes) })?;

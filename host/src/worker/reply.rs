@@ -91,6 +91,7 @@ pub(super) const fn resolution_number(resolution: Resolution) -> u8 {
         Resolution::MappedNow => 0,
         Resolution::AlreadyMapped => 1,
         Resolution::Own => 2,
+        Resolution::Inherited => 3,
     }
 }
 
@@ -99,6 +100,7 @@ const fn resolution_of(number: u8) -> Option<Resolution> {
         0 => Some(Resolution::MappedNow),
         1 => Some(Resolution::AlreadyMapped),
         2 => Some(Resolution::Own),
+        3 => Some(Resolution::Inherited),
         _ => None,
     }
 }

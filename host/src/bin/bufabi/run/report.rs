@@ -275,5 +275,6 @@ const fn resolved(resolution: Resolution) -> &'static str {
         Resolution::MappedNow => "mapped now",
         Resolution::AlreadyMapped => "already mapped",
         Resolution::Own => "own",
+        Resolution::Inherited => "inherited",
     }
 }
