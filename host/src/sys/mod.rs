@@ -7,6 +7,7 @@ pub mod dynamic_library;
 pub mod error;
 pub mod event;
 pub mod fault;
+pub mod file;
 pub mod futex;
 pub mod limits;
 pub mod memfd;

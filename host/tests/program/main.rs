@@ -8,8 +8,10 @@
 )]
 
 mod check;
+mod gram;
 mod hostile;
 mod inspect;
+mod killed;
 mod layout;
 mod machine;
 mod memory;

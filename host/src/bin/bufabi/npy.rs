@@ -3,9 +3,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use bufabi_core::DType;
+use bufabi_host::sys::OsError;
+use bufabi_host::sys::file::{create_unnamed, give_name};
 use npyz::{Endianness, NpyHeader, Order, TypeChar, TypeStr, WriteOptions, WriterBuilder};
 
 /// Bytes of a header, at most: what NumPy itself reads.
@@ -95,26 +98,58 @@ pub(crate) fn write(
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "is there already, and is no file"));
     }
-    let (file, temporary) = create_hidden(folder.unwrap_or_else(|| Path::new(".")))?;
-    let written = write_to(file, dtype, shape, data).and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // The first error is the one to tell.
-        let _ = fs::remove_file(&temporary);
+    let folder = folder.unwrap_or_else(|| Path::new("."));
+    match create_unnamed(folder) {
+        // Whoever is killed meanwhile leaves nothing.
+        Ok(file) => {
+            let file = write_to(file, dtype, shape, data)?;
+            match give_name(file.as_fd(), path) {
+                Err(OsError { errno: libc::EEXIST, .. }) => replace(&file, folder, path),
+                named => named.map_err(|error| io::Error::from_raw_os_error(error.errno)),
+            }
+        }
+        // A file system that knows no files without a name.
+        Err(OsError { errno: libc::EOPNOTSUPP | libc::EISDIR, .. }) => {
+            let (file, hidden) = create_hidden(folder)?;
+            let written = write_to(file, dtype, shape, data).and_then(|_| fs::rename(&hidden, path));
+            if written.is_err() {
+                // The first error is the one to tell.
+                let _ = fs::remove_file(&hidden);
+            }
+            written
+        }
+        Err(error) => Err(io::Error::from_raw_os_error(error.errno)),
     }
-    written
 }
 
-/// A new file in `folder`, under a name of its own that is short whatever the file will be called.
+/// Puts a file that has no name in the place of the one at `path`. For a moment it has a hidden name beside it.
+fn replace(file: &File, folder: &Path, path: &Path) -> io::Result<()> {
+    let hidden = hidden_name(folder, |hidden| {
+        give_name(file.as_fd(), hidden).map_err(|error| io::Error::from_raw_os_error(error.errno))
+    });
+    let (_, hidden) = hidden?;
+    fs::rename(&hidden, path).inspect_err(|_| {
+        // The first error is the one to tell.
+        let _ = fs::remove_file(&hidden);
+    })
+}
+
+/// A new file in `folder`, under a hidden name.
 fn create_hidden(folder: &Path) -> io::Result<(File, PathBuf)> {
+    hidden_name(folder, |path| File::create_new(path))
+}
+
+/// Makes something under a name of its own that is short whatever the file will be called.
+fn hidden_name<T>(folder: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
     let mut number = 0_u32;
     loop {
         let path = folder.join(format!(".bufabi-{}-{number}", std::process::id()));
-        match File::create_new(&path) {
+        match make(&path) {
             // Of a process of that number that was killed, or that has it in another namespace.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u32::MAX => {
                 number = number.saturating_add(1);
             }
-            created => return created.map(|file| (file, path)),
+            made => return made.map(|made| (made, path)),
         }
     }
 }
@@ -124,7 +159,7 @@ fn write_to(
     dtype: DType,
     shape: &[u32],
     data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> io::Result<()> {
+) -> io::Result<File> {
     let shape: Vec<u64> = shape.iter().copied().map(u64::from).collect();
     let mut out = io::BufWriter::new(file);
     WriteOptions::new_header_only()
@@ -134,7 +169,8 @@ fn write_to(
         .write_header_only()?;
     data(&mut out)?;
     let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-    file.sync_all()
+    file.sync_all()?;
+    Ok(file)
 }
 
 /// How NumPy names an element type. It knows no bfloat16 and nothing smaller than a byte: those are raw bytes to it, which its

@@ -44,7 +44,7 @@ impl Context<'_> {
         let is_group = entry.members.is_some();
         let members = match (entry.args, entry.members) {
             (Some(arguments), None) => {
-                vec![self.member(kernel, entry.worker.as_deref(), &arguments, &scalars)?]
+                vec![self.member(&entry.name, kernel, entry.worker.as_deref(), &arguments, &scalars)?]
             }
             (None, Some(members)) => {
                 if entry.worker.is_some() {
@@ -55,7 +55,8 @@ impl Context<'_> {
                 }
                 let mut resolved = Vec::new();
                 for (index, member) in members.iter().enumerate() {
-                    let member = self.member(kernel, member.worker.as_deref(), &member.args, &scalars);
+                    let (worker, arguments) = (member.worker.as_deref(), &member.args);
+                    let member = self.member(&entry.name, kernel, worker, arguments, &scalars);
                     resolved.push(member.map_err(|failure| failure.at(&format!("members[{index}]")))?);
                 }
                 resolved
@@ -71,6 +72,7 @@ impl Context<'_> {
 
     fn member(
         &mut self,
+        task: &str,
         kernel: Option<Kernel>,
         worker: Option<&str>,
         entries: &[ArgumentEntry],
@@ -87,7 +89,7 @@ impl Context<'_> {
                 .at("worker"));
         }
         let argument = |(index, entry)| {
-            self.argument(entry, worker).map_err(|failure| failure.at(&format!("args[{index}]")))
+            self.argument(task, entry, worker).map_err(|failure| failure.at(&format!("args[{index}]")))
         };
         let arguments: Vec<Argument> = entries.iter().enumerate().map(argument).collect::<Result<_, _>>()?;
         self.check_submit(&arguments, scalars)?;
@@ -98,7 +100,12 @@ impl Context<'_> {
         Ok(Member { worker, call, arguments })
     }
 
-    fn argument(&self, entry: &ArgumentEntry, worker: Option<usize>) -> Result<Argument, Failure> {
+    fn argument(
+        &self,
+        task: &str,
+        entry: &ArgumentEntry,
+        worker: Option<usize>,
+    ) -> Result<Argument, Failure> {
         let index = self.names.buffer(&entry.buffer)?;
         let tag = named("tag", &entry.tag, Tag::from_name, Tag::ALL)?;
         let Some(buffer) = self.buffers.get(index) else {
@@ -114,15 +121,19 @@ impl Context<'_> {
         if buffer.backend.address_space() == Some(AddressSpace::Device)
             && let Some(target) = worker.and_then(|worker| self.workers.get(worker))
         {
-            let refuse = |message: String| Err(Failure::broken(message).at("buffer"));
+            let (name, path) = (&buffer.name, &target.path);
+            let owner = buffer.worker.and_then(|owner| self.workers.get(owner));
+            let owner = owner.map_or("another chip", |owner| owner.path.as_str());
+            let refuse = |why: &str| {
+                let message =
+                    format!("task {task:?} on {path} names {name:?}, memory of {owner}: {path} {why}");
+                Err(Failure::broken(message).at("buffer"))
+            };
             if target.kind != WorkerKind::Chip {
-                return refuse(format!(
-                    "{} lies on a device, which {} cannot reach",
-                    buffer.name, target.path
-                ));
+                return refuse("is no device");
             }
             if buffer.backend != BackendKind::VmmShareable && buffer.worker != worker {
-                return refuse(format!("{} lies on another chip than {}", buffer.name, target.path));
+                return refuse("is another chip");
             }
         }
         Ok(Argument { buffer: index, tag, view })
