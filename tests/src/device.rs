@@ -102,20 +102,32 @@ fn building() -> MutexGuard<'static, ()> {
     BUILDING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Builds the Rust firmware for the bare `virt` machine.
+/// Builds the Rust firmware that answers requests, for the bare `virt` machine.
 ///
 /// # Errors
 /// What the compiler said.
 pub fn rust_firmware(folder: &Path) -> Result<PathBuf, String> {
+    bare_firmware("virt", folder)
+}
+
+/// Builds the firmware that runs tasks, for the bare `virt` machine.
+///
+/// # Errors
+/// What the compiler said.
+pub fn device_firmware(folder: &Path) -> Result<PathBuf, String> {
+    bare_firmware("device", folder)
+}
+
+fn bare_firmware(name: &str, folder: &Path) -> Result<PathBuf, String> {
     let _building = building();
-    let script = root().join("firmware-shim/examples/virt/virt.ld");
+    let script = root().join(format!("firmware-shim/examples/{name}/{name}.ld"));
     let mut command = cargo(BARE_AARCH64, folder)?;
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_NONE_LINKER", "ld.lld");
-    command.current_dir(root()).args(["-p", "bufabi-firmware", "--example", "virt", "--locked", "--quiet"]);
+    command.current_dir(root()).args(["-p", "bufabi-firmware", "--example", name, "--locked", "--quiet"]);
     command.args(["--profile", "firmware", "--target", BARE_AARCH64, "--features", "panic-handler", "--"]);
     command.arg(format!("-Clink-arg=-T{}", script.display()));
     run(&mut command)?;
-    Ok(built(&command, BARE_AARCH64)?.join("examples/virt"))
+    Ok(built(&command, BARE_AARCH64)?.join("examples").join(name))
 }
 
 /// Compiles C or C++ against the library's headers, warnings denied; sources are named from `tests/firmware`.

@@ -52,6 +52,25 @@ const _: () = {
     assert!(core::mem::offset_of!(RawReply, argument) == 12);
 };
 
+impl RawRequest {
+    /// The fixed part of a run whose blob has so many bytes.
+    #[must_use]
+    pub fn run(number: u64, kernel: u32, blob_bytes: usize) -> Self {
+        let nbytes = u64::try_from(blob_bytes).unwrap_or(u64::MAX);
+        Self { kernel: U32::new(kernel), ..Self::new(number, 3, 0, nbytes) }
+    }
+
+    const fn new(number: u64, kind: u32, address: u64, nbytes: u64) -> Self {
+        Self {
+            number: U64::new(number),
+            kind: U32::new(kind),
+            kernel: U32::ZERO,
+            address: U64::new(address),
+            nbytes: U64::new(nbytes),
+        }
+    }
+}
+
 /// The argument of a reply that is about none.
 pub const NO_ARGUMENT: u32 = u32::MAX;
 
@@ -93,18 +112,10 @@ impl<'a> Request<'a> {
     /// The fixed part. For a run, its blob follows and then its addresses.
     #[must_use]
     pub fn header(&self, number: u64) -> RawRequest {
-        let bytes = |blob: &[u8]| u64::try_from(blob.len()).unwrap_or(u64::MAX);
-        let (kind, kernel, address, nbytes) = match *self {
-            Self::Allocate { address, nbytes } => (1, 0, address, nbytes),
-            Self::Free { address } => (2, 0, address, 0),
-            Self::Run { kernel, blob, .. } => (3, kernel, 0, bytes(blob)),
-        };
-        RawRequest {
-            number: U64::new(number),
-            kind: U32::new(kind),
-            kernel: U32::new(kernel),
-            address: U64::new(address),
-            nbytes: U64::new(nbytes),
+        match *self {
+            Self::Allocate { address, nbytes } => RawRequest::new(number, 1, address, nbytes),
+            Self::Free { address } => RawRequest::new(number, 2, address, 0),
+            Self::Run { kernel, blob, .. } => RawRequest::run(number, kernel, blob.len()),
         }
     }
 

@@ -39,6 +39,25 @@ pub enum DeviceError {
     },
     /// It is no longer there.
     Ended,
+    /// Its processor took an exception, which ended it.
+    Faulted {
+        /// What kind: ESR_EL1 of an aarch64 processor.
+        syndrome: u64,
+        /// The address that it is about.
+        address: u64,
+        /// The instruction that took it.
+        instruction: u64,
+    },
+    /// Its firmware does not do as ours does, or says why it gave up.
+    Firmware {
+        /// What is wrong with it.
+        code: Code,
+    },
+    /// What the device itself found wrong.
+    Refused {
+        /// Its status.
+        code: Code,
+    },
 }
 
 /// Why a task did not run, or not to its end.
@@ -76,6 +95,9 @@ impl DeviceError {
             Self::Driver(_) => Code::VmmDriverCall,
             Self::TimedOut { .. } => Code::TimedOut,
             Self::Ended => Code::DeviceEnded,
+            Self::Faulted { .. } => Code::DeviceFault,
+            Self::Firmware { .. } => Code::DeviceFirmware,
+            Self::Refused { code } => code,
         }
     }
 }
@@ -122,6 +144,12 @@ impl From<AclError> for DeviceError {
     }
 }
 
+impl From<KernelError> for LaunchError {
+    fn from(error: KernelError) -> Self {
+        Self::Kernel(error)
+    }
+}
+
 impl From<DeviceError> for LaunchError {
     fn from(error: DeviceError) -> Self {
         Self::Device(error)
@@ -144,6 +172,12 @@ impl fmt::Display for DeviceError {
                 write!(f, "the device did not answer within {milliseconds} ms")
             }
             Self::Ended => f.write_str("the device has ended"),
+            Self::Faulted { syndrome, address, instruction } => write!(
+                f,
+                "the device's processor took exception {syndrome:#x} at {instruction:#x}, about address {address:#x}"
+            ),
+            Self::Firmware { code } => write!(f, "the device's firmware is none of ours, or gave up: {code}"),
+            Self::Refused { code } => write!(f, "the device refuses it: {code}"),
         }
     }
 }

@@ -6,6 +6,7 @@
 pub mod chip;
 mod error;
 pub mod memory;
+mod qemu;
 mod resolved;
 mod simulated;
 mod staging;
@@ -16,6 +17,7 @@ mod testing;
 pub use chip::Chip;
 pub use error::{DeviceError, LaunchError};
 pub use memory::DeviceMemory;
+pub use qemu::{QemuDevice, QemuError, QemuOptions};
 pub use resolved::{DeviceRange, Resolved};
 pub use simulated::{SimulatedChip, SimulatedChipOptions};
 

@@ -15,6 +15,7 @@ pub mod memory;
 pub mod parent;
 pub mod process;
 pub mod process_mark;
+pub mod program;
 pub mod random;
 pub mod shm;
 pub mod socket;
