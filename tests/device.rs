@@ -211,8 +211,6 @@ fn a_machine_that_is_killed_is_told_of_at_once_and_one_that_hangs_after_its_limi
     assert_eq!(device.malloc(1), Err(DeviceError::Ended), "nothing is asked of it any more");
 
     let patience = Duration::from_millis(300);
-    let device = QemuDevice::start(&QemuOptions { patience: Duration::from_secs(20), ..options() }).unwrap();
-    drop(device);
     let slow = QemuOptions { patience, ..options() };
     let device = loop {
         // On a busy machine it may take longer to start than it may hang.
@@ -226,6 +224,23 @@ fn a_machine_that_is_killed_is_told_of_at_once_and_one_that_hangs_after_its_limi
     process.send(STOP).unwrap();
     assert_eq!(device.malloc(1), Err(DeviceError::TimedOut { milliseconds: 300 }));
     assert!(Process::open(device.pid()).is_err(), "it is gone, stopped as it was");
+}
+
+/// Ticks of processor time, a hundred in a second, that a process has used.
+fn ticks(pid: i32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn an_idle_device_sleeps() {
+    let device = QemuDevice::start(&options()).unwrap();
+    let before = ticks(device.pid());
+    // Nothing is waited for: this is the time in which one that spins would be seen.
+    std::thread::sleep(Duration::from_secs(1));
+    let used = ticks(device.pid()) - before;
+    assert!(used < 50, "{used} of 100 ticks");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use core::time::Duration;
 use bufabi_core::region::{Clock, Watch};
 
 /// How long it looks for a change before it sleeps.
-const SPIN_NANOSECONDS: u64 = 20_000;
+const SPIN_NANOSECONDS: u64 = 100_000;
 /// How long it sleeps at most.
 const SLEEP_NANOSECONDS: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
