@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bufabi_core::View;
+use bufabi_core::{Access, View};
 use bufabi_device::kernel::{Call, KernelError};
 use bufabi_device::message::{Answer, RawRequest, Request};
 use zerocopy::IntoBytes;
@@ -106,6 +106,11 @@ impl Device for QemuDevice {
 
     fn reaches_host_memory(&self) -> bool {
         false
+    }
+
+    fn needs(&self, kernel: u32, argument: usize, count: usize) -> Option<Access> {
+        // An unknown kernel runs on nothing.
+        Call::from_number(kernel)?.needs(argument, count)
     }
 
     fn malloc(&self, nbytes: u64) -> Result<u64, DeviceError> {
