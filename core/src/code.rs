@@ -387,6 +387,12 @@ codes! {
     307 WrapRange "wrap_range" Caller;
     /// The region belongs to another endpoint.
     308 WrapOwner "wrap_owner" Caller;
+    /// The elements of an argument have another type than was asked for.
+    309 ElementType "element_type" Caller;
+    /// The elements of an argument do not lie densely one behind the other.
+    310 NotContiguous "not_contiguous" Caller;
+    /// A view has more elements than there are addresses.
+    311 TooManyElements "too_many_elements" Capacity;
     /// Bytes at an address that is not the device's.
     312 DeviceAddress "device_address" Caller;
     /// A device that is no longer there.

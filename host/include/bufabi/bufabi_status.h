@@ -138,6 +138,9 @@
 #define BUFABI_STATUS_NOT_INHERITED 306 /* fault of: sender */
 #define BUFABI_STATUS_WRAP_RANGE 307 /* fault of: caller */
 #define BUFABI_STATUS_WRAP_OWNER 308 /* fault of: caller */
+#define BUFABI_STATUS_ELEMENT_TYPE 309 /* fault of: caller */
+#define BUFABI_STATUS_NOT_CONTIGUOUS 310 /* fault of: caller */
+#define BUFABI_STATUS_TOO_MANY_ELEMENTS 311 /* fault of: capacity */
 #define BUFABI_STATUS_DEVICE_ADDRESS 312 /* fault of: caller */
 #define BUFABI_STATUS_DEVICE_ENDED 313 /* fault of: machine */
 #define BUFABI_STATUS_DEVICE_OTHER_CHIP 314 /* fault of: caller */

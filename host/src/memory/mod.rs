@@ -6,9 +6,11 @@ pub mod lines;
 pub mod mapping;
 pub mod operand;
 pub mod strided;
+pub mod typed;
 
 pub use address_range::AddressRange;
 pub use inherited::{InheritedRegion, Sharing};
 pub use mapping::Mapping;
 pub use operand::Operand;
 pub use strided::Strided;
+pub use typed::{Argument, Element, TypedError};
