@@ -499,6 +499,10 @@ codes! {
     424 HandlesFull "handles_full" Capacity;
     /// A number that is none of an option's values.
     425 OptionUnknown "option_unknown" Caller;
+
+    // The C boundary of the message queue.
+    /// No end of a queue is attached in that storage.
+    430 QueueDetached "queue_detached" Caller;
 }
 
 impl fmt::Display for Code {

@@ -1,12 +1,12 @@
-//! The core's checks and what a chip reads, behind C's calling convention, for firmware and for device kernels.
+//! The core's checks, what a chip reads, and a task's end of the message queue, behind C's calling convention, for firmware and for device kernels.
 //!
 //! C's side is `include/bufabi.h`. Each function answers with a [`Status`]: 0, or the frozen number of the first broken rule.
 //! Arguments from C are claims too: NULL, misaligned, overlapping or impossible ones get a status of their own, and only what no
 //! program can check is left to the caller and stated beside the function: that a pointer's bytes are there, and that
 //! nobody writes them during the call. Memory that another processor writes is copied first, then given to these functions.
 //!
-//! Nothing here allocates, keeps a state, or has a path to a panic, so every function may be called from any core and from an
-//! interrupt.
+//! Nothing here allocates, keeps a state of its own, or has a path to a panic, so every function may be called from any core and from
+//! an interrupt. The end of a message queue is a state, in storage that the caller lends: one caller at a time uses it.
 //!
 //! Features: `panic-handler` for images that have none; `defmt` or `semihosting`, never both, say why something was refused.
 #![no_std]
@@ -25,6 +25,7 @@ mod check;
 mod chip;
 #[cfg(feature = "panic-handler")]
 mod panic;
+mod queue;
 #[path = "../../core/c-abi/size.rs"]
 mod size;
 #[path = "../../core/c-abi/status.rs"]
@@ -32,6 +33,13 @@ mod status;
 
 pub use check::{bufabi_blob_check, bufabi_descriptor_check, bufabi_tensor_check};
 pub use chip::{Resolve, bufabi_blob_materialize, bufabi_chip_tensor_from};
+pub use queue::{
+    Machine, Message, QUEUE_DATA, QUEUE_ERROR, Queue, QueueReservation, QueueWindow, bufabi_queue_abort,
+    bufabi_queue_attach, bufabi_queue_cancel, bufabi_queue_commit, bufabi_queue_detach,
+    bufabi_queue_is_drained, bufabi_queue_peer_aborted, bufabi_queue_poison, bufabi_queue_read,
+    bufabi_queue_receive, bufabi_queue_release, bufabi_queue_reserve, bufabi_queue_send, bufabi_queue_size,
+    bufabi_queue_write,
+};
 pub use size::{
     ABI_VERSION, bufabi_abi_version, bufabi_blob_header_size, bufabi_chip_storage_task_args_size,
     bufabi_chip_tensor_size, bufabi_descriptor_size, bufabi_identity_size, bufabi_tensor_size,

@@ -8,7 +8,7 @@ use super::error::ReceiveError;
 use super::poison::Setback;
 use super::ring::low;
 use super::side::{Direction, Side};
-use crate::region::{Clock, Patience, RegionAccess, Watch};
+use crate::region::{Clock, Patience, Place, RegionAccess, Watch};
 
 impl<A, M, W, S> QueueEnd<A, M, W, S>
 where
@@ -17,17 +17,26 @@ where
     W: AsRef<[WindowPlace]> + AsMut<[WindowPlace]>,
     S: Side,
 {
+    /// Where the bytes of a message lie that was received and not released.
+    ///
+    /// # Errors
+    /// [`ReceiveError`]; a handle that is not current poisons.
+    #[inline]
+    pub fn place(&mut self, handle: Handle) -> Result<Place, ReceiveError> {
+        self.check_alive::<ReceiveError>()?;
+        match self.consumer.place(handle) {
+            Ok(place) => Ok(place),
+            Err(poison) => Err(self.fail(poison.into())),
+        }
+    }
+
     /// Copies a message's bytes to the start of `out` and says how many they are.
     ///
     /// # Errors
     /// [`ReceiveError`]; [`ReceiveError::TooSmall`] when `out` cannot hold them; a handle that is not current poisons.
     #[inline]
     pub fn read_into(&mut self, handle: Handle, out: &mut [u8]) -> Result<usize, ReceiveError> {
-        self.check_alive::<ReceiveError>()?;
-        let place = match self.consumer.place(handle) {
-            Ok(place) => place,
-            Err(poison) => return Err(self.fail(poison.into())),
-        };
+        let place = self.place(handle)?;
         let capacity = out.len();
         let out = usize::try_from(place.nbytes).ok().and_then(|nbytes| out.get_mut(..nbytes));
         let out = out.ok_or(ReceiveError::TooSmall { needed: place.nbytes, capacity })?;

@@ -43,19 +43,21 @@ where
         self.send_within(limit, clock, |end| end.try_reserve(nbytes))
     }
 
-    /// The open reservation, as it was made.
-    #[must_use]
-    pub fn reservation(&self) -> Option<Reservation> {
-        let plan = self.open?;
-        Some(Reservation { number: self.reservations, place: self.producer.place(plan) })
-    }
-
     /// Writes bytes of a reserved message, `start` bytes from its start.
     ///
     /// # Errors
     /// [`SendError`]; a reservation that is not open poisons.
+    #[inline]
     pub fn write(&mut self, reservation: &Reservation, start: u64, bytes: &[u8]) -> Result<(), SendError> {
-        let plan = self.current(reservation)?;
+        self.write_reserved(reservation.number, start, bytes)
+    }
+
+    /// As [`write`](Self::write), by the reservation's number, as it crosses a boundary without types.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_reserved(&mut self, number: u64, start: u64, bytes: &[u8]) -> Result<(), SendError> {
+        let plan = self.current(number)?;
         let nbytes = widen(bytes.len());
         if plan.nbytes.checked_sub(start).is_none_or(|room| nbytes > room) {
             return Err(SendError::OutsideReservation { start, nbytes, reserved: plan.nbytes });
@@ -71,8 +73,17 @@ where
     ///
     /// # Errors
     /// [`SendError`]; a reservation that is not open poisons.
+    #[inline]
     pub fn commit(&mut self, reservation: &Reservation, kind: Kind, nbytes: u64) -> Result<(), SendError> {
-        let plan = self.current(reservation)?;
+        self.commit_reserved(reservation.number, kind, nbytes)
+    }
+
+    /// As [`commit`](Self::commit), by the reservation's number.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn commit_reserved(&mut self, number: u64, kind: Kind, nbytes: u64) -> Result<(), SendError> {
+        let plan = self.current(number)?;
         let Some(shortened) = plan.shortened(nbytes) else {
             return Err(SendError::OutsideReservation { start: 0, nbytes, reserved: plan.nbytes });
         };
@@ -85,17 +96,26 @@ where
     ///
     /// # Errors
     /// [`SendError`]; a reservation that is not open poisons.
+    #[inline]
     pub fn cancel(&mut self, reservation: &Reservation) -> Result<(), SendError> {
-        self.current(reservation)?;
+        self.cancel_reserved(reservation.number)
+    }
+
+    /// As [`cancel`](Self::cancel), by the reservation's number.
+    ///
+    /// # Errors
+    /// As [`cancel`](Self::cancel).
+    pub fn cancel_reserved(&mut self, number: u64) -> Result<(), SendError> {
+        self.current(number)?;
         self.open = None;
         Ok(())
     }
 
-    fn current(&mut self, reservation: &Reservation) -> Result<Plan, SendError> {
+    fn current(&mut self, number: u64) -> Result<Plan, SendError> {
         self.check_alive::<SendError>()?;
         match self.open {
-            Some(plan) if reservation.number == self.reservations => Ok(plan),
-            _ => Err(self.fail(Poison::Handle { found: reservation.number }.into())),
+            Some(plan) if number == self.reservations => Ok(plan),
+            _ => Err(self.fail(Poison::Handle { found: number }.into())),
         }
     }
 
