@@ -9,7 +9,7 @@ use bufabi_host::consumer::Consumer;
 use bufabi_host::owner::Endpoint;
 use bufabi_host::region::{AttachedRegion, ProvidedRegion, SleepingClock};
 use bufabi_host::sys::process::{Ending, Process, fork};
-use bufabi_tests::random::Random;
+use bufabi_tests::message::message;
 
 use crate::Case;
 use crate::support::{is_running, own_objects, soon, within_a_second};
@@ -25,14 +25,6 @@ const HOUR: Duration = Duration::from_secs(3600);
 
 fn layout() -> QueueLayout {
     QueueLayout::new(16, 2048, 1024).unwrap()
-}
-
-/// The bytes of message `number`: what both sides know without telling each other.
-fn message(number: u64) -> Vec<u8> {
-    let mut random = Random::new(number);
-    let nbytes = if random.below(64) == 0 { random.below(1025) } else { random.below(64) };
-    let words = (0..nbytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes());
-    words.take(usize::try_from(nbytes).unwrap()).collect()
 }
 
 /// The other process: attaches by the two descriptors alone, and answers each message with the same bytes until STOP.

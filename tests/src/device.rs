@@ -150,6 +150,30 @@ pub fn compile(
     run(&mut command).map(drop)
 }
 
+/// Compiles the C firmware that is a task's end of a message queue, for the bare `virt` machine.
+///
+/// # Errors
+/// What the compiler said.
+pub fn queue_firmware(library: &Path, folder: &Path) -> Result<PathBuf, String> {
+    let image = folder.join("queue.elf");
+    let script = format!("-Wl,-T,{}", root().join("firmware-shim/examples/virt/virt.ld").display());
+    let flags = [
+        "-std=c11",
+        "-Wno-unknown-pragmas",
+        "-ffreestanding",
+        "-nostdlib",
+        "-static",
+        "-mstrict-align",
+        "-Wl,--gc-sections",
+        "-Wl,-z,noexecstack",
+        "-Wl,--build-id=none",
+        &script,
+    ];
+    let sources = ["../../firmware-shim/examples/virt/start.S", "c/queue.c", "c/semihosting.c"];
+    compile("aarch64-linux-gnu-gcc", &flags, &sources, Some(library), &image)?;
+    Ok(image)
+}
+
 /// Links what one function needs and nothing else.
 ///
 /// # Errors

@@ -5,6 +5,7 @@ pub mod clock;
 pub mod conversation;
 pub mod device;
 pub mod memory;
+pub mod message;
 pub mod random;
 
 use std::path::{Path, PathBuf};

@@ -5,6 +5,9 @@
 mod memory;
 mod receive;
 mod send;
+#[cfg(test)]
+#[expect(clippy::multiple_unsafe_ops_per_block, clippy::as_conversions, reason = "a test calls as C does")]
+mod tests;
 
 use core::ptr::without_provenance;
 use core::slice;
@@ -25,8 +28,8 @@ pub use receive::{
     Message, bufabi_queue_is_drained, bufabi_queue_read, bufabi_queue_receive, bufabi_queue_release,
 };
 pub use send::{
-    QUEUE_DATA, QUEUE_ERROR, QueueReservation, bufabi_queue_cancel, bufabi_queue_commit, bufabi_queue_reserve,
-    bufabi_queue_send, bufabi_queue_write,
+    QUEUE_DATA, QUEUE_ERROR, QueueReservation, bufabi_queue_cancel, bufabi_queue_commit,
+    bufabi_queue_reserve, bufabi_queue_send, bufabi_queue_write,
 };
 
 /// Storage for one end of a queue. What is in it is the library's; it must not move while an end is attached.

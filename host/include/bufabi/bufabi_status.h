@@ -190,5 +190,6 @@
 #define BUFABI_STATUS_HANDLE_RELEASED 423 /* fault of: caller */
 #define BUFABI_STATUS_HANDLES_FULL 424 /* fault of: capacity */
 #define BUFABI_STATUS_OPTION_UNKNOWN 425 /* fault of: caller */
+#define BUFABI_STATUS_QUEUE_DETACHED 430 /* fault of: caller */
 
 #endif /* BUFABI_STATUS_H */

@@ -5,6 +5,7 @@
 
 mod attached;
 mod clock;
+mod emulator;
 mod error;
 mod gate;
 mod memory;
@@ -15,6 +16,7 @@ mod tests;
 
 pub use attached::AttachedRegion;
 pub use clock::{DEFAULT_SPIN, SleepingClock};
+pub use emulator::{Emulator, EmulatorError};
 pub use error::{AttachError, CloseError, ProvideError};
 pub use memory::RegionMemory;
 pub use provider::ProvidedRegion;

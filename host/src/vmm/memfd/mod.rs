@@ -24,7 +24,7 @@ pub use broker::{Broker, BrokerError, BrokerThread, Served};
 
 use core::num::NonZeroU64;
 use core::time::Duration;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -84,6 +84,13 @@ pub struct MemfdPhysical {
     file: Arc<OwnedFd>,
     mapping_bytes: u64,
     is_exported: AtomicBool,
+}
+
+impl AsFd for MemfdPhysical {
+    /// For a process that maps it by the descriptor, such as an emulator.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 /// A handle that is exported. Dropping it ends imports, but not in a fork of the process; mappings stay.

@@ -1,0 +1,193 @@
+//! A bare machine in QEMU whose memory contains a region: a task that runs on another processor, as far as a host can tell.
+
+use core::fmt;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use bufabi_core::queue::{QueueLayout, QueueView, QueueViewError};
+use bufabi_core::region::{Part, PartsError, RegionParts, RegionView, RegionViewError};
+use bufabi_core::{Code, Descriptor};
+
+use crate::sys::OsError;
+use crate::sys::process::{Process, current_pid};
+use crate::vmm::{MemfdDriver, Shareable, VmmDriver, VmmError};
+
+/// Where the memory of QEMU's aarch64 `virt` machine starts.
+const MEMORY: u64 = 0x4000_0000;
+/// Bytes of it that are the program's alone. The region's parts follow.
+const PROGRAM_BYTES: u64 = 32 << 20;
+const MIB: u64 = 1 << 20;
+
+/// An emulated machine that runs. Dropping it ends it.
+#[derive(Debug)]
+pub struct Emulator {
+    child: Child,
+    process: Process,
+}
+
+impl Emulator {
+    /// Starts the bare aarch64 program `image` with the region's two parts, which must be software device memory, in its memory.
+    /// Its file `requests`, in `folder`, is `what` and the twelve scalars of the queue, 64 bits each; what it writes to its file
+    /// `answers` is found there.
+    ///
+    /// `importer` is a driver of another endpoint than the region's, for the machine: it imports both parts, whose owner must
+    /// permit it.
+    ///
+    /// # Errors
+    /// [`EmulatorError`].
+    pub fn start(
+        importer: &MemfdDriver,
+        [payload, counter]: [&Descriptor; 2],
+        layout: QueueLayout,
+        image: &Path,
+        folder: &Path,
+        what: u64,
+    ) -> Result<Self, EmulatorError> {
+        let parts = RegionParts::check(payload, counter).map_err(EmulatorError::Parts)?;
+        let import = |descriptor| -> Result<_, EmulatorError> {
+            let shareable = Shareable::from_descriptor(descriptor).map_err(EmulatorError::Vmm)?;
+            let memory = importer.import(&shareable).map_err(EmulatorError::Vmm)?;
+            Ok((memory, shareable.mapping_bytes))
+        };
+        let (payload_memory, payload_mapped) = import(payload)?;
+        let (counter_memory, counter_mapped) = import(counter)?;
+        let payload_base = MEMORY.saturating_add(PROGRAM_BYTES);
+        let counter_base = payload_base.saturating_add(payload_mapped);
+        let region = RegionView::new(
+            parts.region_id(),
+            Part { base: payload_base, nbytes: payload.nbytes() },
+            Part { base: counter_base, nbytes: counter.nbytes() },
+        );
+        let view = QueueView::new(region.map_err(EmulatorError::Region)?, layout);
+        let scalars = view.map_err(EmulatorError::Queue)?.to_scalars();
+        let numbers = [what].into_iter().chain(scalars);
+        let request: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+        let os = |call| move |error: std::io::Error| EmulatorError::Os(OsError::from_io(call, &error));
+        fs::write(folder.join("requests"), request).map_err(os("write"))?;
+
+        // QEMU opens this process's descriptors, and maps what is behind them: the machine's memory is made of three pieces.
+        let file = |name, nbytes, file: i32| {
+            format!(
+                "memory-backend-file,id={name},size={nbytes},share=on,mem-path=/proc/{}/fd/{file}",
+                current_pid()
+            )
+        };
+        let whole = PROGRAM_BYTES.saturating_add(payload_mapped).saturating_add(counter_mapped);
+        let mut command = Command::new("qemu-system-aarch64");
+        command.args(["-machine", "virt", "-cpu", "cortex-a72", "-nic", "none", "-nographic"]);
+        command.args([
+            "-monitor",
+            "none",
+            "-serial",
+            "none",
+            "-semihosting-config",
+            "enable=on,target=native",
+        ]);
+        command.arg("-m").arg(format!("{}M", whole.div_ceil(MIB)));
+        command.arg("-object").arg(format!("memory-backend-ram,id=program,size={PROGRAM_BYTES}"));
+        command.arg("-object").arg(file("payload", payload_mapped, payload_memory.as_fd().as_raw_fd()));
+        command.arg("-object").arg(file("counter", counter_mapped, counter_memory.as_fd().as_raw_fd()));
+        command.args(["-numa", "node,memdev=program,cpus=0"]);
+        command.args(["-numa", "node,memdev=payload", "-numa", "node,memdev=counter"]);
+        command.arg("-kernel").arg(image).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
+        let child = command.spawn().map_err(os("qemu-system-aarch64"))?;
+        let process = Process::open(child.id().cast_signed()).map_err(EmulatorError::Os);
+        let mut emulator = match process {
+            Ok(process) => Self { child, process },
+            Err(error) => {
+                let mut child = child;
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(error);
+            }
+        };
+        // The descriptors stay open until it has mapped what is behind them: its program writes the file of its answers first.
+        while fs::metadata(folder.join("answers")).is_err() {
+            if let Some(status) = emulator.child.try_wait().map_err(os("waitpid"))? {
+                return Err(EmulatorError::Ended { status: status.code().unwrap_or(-1) });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Ok(emulator)
+    }
+
+    /// The machine's process, for who waits for its task.
+    #[must_use]
+    pub const fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// [`EmulatorError::Ended`] with a status other than 0, [`EmulatorError::Os`].
+    pub fn wait(mut self) -> Result<(), EmulatorError> {
+        let ended =
+            self.child.wait().map_err(|error| EmulatorError::Os(OsError::from_io("waitpid", &error)))?;
+        if ended.success() {
+            Ok(())
+        } else {
+            Err(EmulatorError::Ended { status: ended.code().unwrap_or(-1) })
+        }
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Why no machine runs, or how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmulatorError {
+    /// The two descriptors are no region.
+    Parts(PartsError),
+    /// A part could not be imported.
+    Vmm(VmmError),
+    /// The parts are no region in the machine's memory.
+    Region(RegionViewError),
+    /// The region is not the queue's.
+    Queue(QueueViewError),
+    /// A file or a process could not be made.
+    Os(OsError),
+    /// It ended; -1 stands for a signal.
+    Ended {
+        /// Its exit status.
+        status: i32,
+    },
+}
+
+impl EmulatorError {
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub fn code(self) -> Code {
+        match self {
+            Self::Parts(error) => error.code(),
+            Self::Vmm(error) => error.code(),
+            Self::Region(error) => error.code(),
+            Self::Queue(error) => error.code(),
+            Self::Os(error) => error.code(),
+            Self::Ended { .. } => Code::WorkerDied,
+        }
+    }
+}
+
+impl fmt::Display for EmulatorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Parts(error) => error.fmt(f),
+            Self::Vmm(error) => error.fmt(f),
+            Self::Region(error) => error.fmt(f),
+            Self::Queue(error) => error.fmt(f),
+            Self::Os(error) => error.fmt(f),
+            Self::Ended { status } => write!(f, "the emulated machine ended with status {status}"),
+        }
+    }
+}
+
+impl std::error::Error for EmulatorError {}

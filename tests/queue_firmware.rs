@@ -1,0 +1,116 @@
+//! A host and bare aarch64 firmware in QEMU, whose end of the message queue is the firmware library's in C, over one region of software
+//! device memory: a hundred thousand messages, a million in a long run, with every byte checked at both ends, and a machine that is killed in the middle.
+#![expect(clippy::unwrap_used, reason = "what a test cannot build or run fails it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bufabi_core::Code;
+use bufabi_core::queue::{Kind, L3End, Opcode, QueueLayout, ReceiveError};
+use bufabi_host::owner::Endpoint;
+use bufabi_host::region::{Emulator, ProvidedRegion, SleepingClock};
+use bufabi_host::vmm::memfd::{Broker, MemfdOptions};
+use bufabi_host::vmm::{Admission, MemfdDriver};
+use bufabi_tests::device::{BARE_AARCH64, firmware_library, fresh_folder, panics, queue_firmware};
+use bufabi_tests::message::message;
+
+const LIMIT: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const SIGKILL: i32 = 9;
+
+/// Kept between runs, so that only what changed is built again.
+fn builds() -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("firmware")
+}
+
+fn soon() -> Instant {
+    Instant::now().checked_add(LIMIT).unwrap()
+}
+
+fn driver(endpoint: &Endpoint) -> Arc<MemfdDriver> {
+    Arc::new(MemfdDriver::new(endpoint.owner_instance_id(), 0, MemfdOptions::default()))
+}
+
+/// Runs a host beside the firmware in `folder`, which is told to do `what`.
+fn beside_firmware(
+    folder: &Path,
+    what: u64,
+    host: impl FnOnce(&mut L3End<bufabi_host::region::RegionMemory, Vec<u64>>, &mut SleepingClock, Emulator),
+) {
+    let library = firmware_library(BARE_AARCH64, &[], &builds()).unwrap();
+    let image = queue_firmware(&library, folder).unwrap();
+    assert_eq!(panics(&image).unwrap(), [""; 0], "a path to a panic");
+    let layout = QueueLayout::new(256, 64 << 10, 64 << 10).unwrap();
+    let (owner, machine) = (Endpoint::new().unwrap(), Endpoint::new().unwrap());
+    let (owner_driver, machine_driver) = (driver(&owner), driver(&machine));
+    let _broker = Broker::new(&owner_driver).unwrap().spawn().unwrap();
+    let (payload_bytes, counter_bytes) = (layout.payload_bytes(), layout.counter_bytes());
+    let admission = Admission::Anyone;
+    let region =
+        ProvidedRegion::create_shareable(&owner, &owner_driver, payload_bytes, counter_bytes, admission);
+    let mut region = region.unwrap();
+    let [payload, counter] = region.descriptors().unwrap();
+    let emulator =
+        Emulator::start(&machine_driver, [&payload, &counter], layout, &image, folder, what).unwrap();
+    let memory = region.memory().unwrap();
+    let mut clock = SleepingClock::new(&memory).unwrap().watching(emulator.process()).unwrap();
+    let mut end = L3End::new(layout, memory, vec![0; 256]).unwrap();
+    host(&mut end, &mut clock, emulator);
+    assert_eq!(end.poison(), None);
+    drop((end, clock));
+    region.close(soon()).unwrap();
+}
+
+#[test]
+fn a_host_and_firmware_exchange_messages_and_both_check_every_byte() {
+    let long = std::env::var("BUFABI_LONG").is_ok_and(|value| value == "1");
+    let messages: u64 = if long { 1_000_000 } else { 100_000 };
+    let folder = fresh_folder(&builds(), "queue").unwrap();
+    beside_firmware(&folder, 0, |end, clock, emulator| {
+        let (mut sent, mut answered, mut out) = (0, 0, [0; 1024]);
+        while answered < messages {
+            // It waits for answers while some are to come, and else for room.
+            while sent < messages && end.try_enqueue(Kind::Data, &message(sent)).is_ok() {
+                sent += 1;
+            }
+            let (opcode, nbytes) = end.dequeue_into(&mut out, LIMIT, clock).unwrap();
+            assert_eq!((opcode, &out[..nbytes]), (Opcode::Data, &message(answered)[..]));
+            answered += 1;
+        }
+        end.request_stop(LIMIT, clock).unwrap();
+        emulator.wait().unwrap();
+    });
+    assert_eq!(fs::read_to_string(folder.join("answers")).unwrap(), format!("ok {messages}\n"));
+}
+
+#[test]
+fn firmware_that_gets_another_message_than_it_expects_gives_up_and_the_host_sees_it() {
+    let folder = fresh_folder(&builds(), "queue-other").unwrap();
+    beside_firmware(&folder, 0, |end, clock, emulator| {
+        end.enqueue(Kind::Data, &message(0), LIMIT, clock).unwrap();
+        end.enqueue(Kind::Data, &message(7), LIMIT, clock).unwrap();
+        let mut out = [0; 1024];
+        let first = end.dequeue_into(&mut out, LIMIT, clock).unwrap();
+        assert_eq!(out[..first.1], message(0));
+        assert_eq!(end.dequeue_into(&mut out, LIMIT, clock), Err(ReceiveError::PeerAborted));
+        emulator.wait().unwrap();
+    });
+    let answers = fs::read_to_string(folder.join("answers")).unwrap();
+    assert_eq!(answers, "input 1 is another: queue_aborted 1\n");
+}
+
+#[test]
+fn a_machine_that_is_killed_is_known_within_a_second() {
+    let folder = fresh_folder(&builds(), "queue-killed").unwrap();
+    beside_firmware(&folder, 1, |end, clock, emulator| {
+        end.enqueue(Kind::Data, &[1; 32], LIMIT, clock).unwrap();
+        let mut out = [0; 32];
+        assert_eq!(end.dequeue_into(&mut out, LIMIT, clock), Ok((Opcode::Data, 32)));
+        emulator.process().send(SIGKILL).unwrap();
+        let start = Instant::now();
+        assert_eq!(end.peek(HOUR, clock).map_err(ReceiveError::code).err(), Some(Code::WorkerDied));
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+    });
+}
