@@ -18,10 +18,31 @@ pub(super) enum Kind {
     TaskArgs = 1,
     /// A tracker of dependencies.
     Tracker = 2,
+    /// An endpoint incarnation.
+    Endpoint = 3,
+    /// What an unfinished task holds.
+    Hold = 4,
+    /// A buffer, made or wrapped.
+    Buffer = 5,
+    /// A use of a mapping.
+    Mapping = 6,
+    /// A consumer.
+    Consumer = 7,
+    /// A driver of device memory.
+    Vmm = 8,
 }
 
 impl Kind {
-    const ALL: [Self; 2] = [Self::TaskArgs, Self::Tracker];
+    const ALL: [Self; 8] = [
+        Self::TaskArgs,
+        Self::Tracker,
+        Self::Endpoint,
+        Self::Hold,
+        Self::Buffer,
+        Self::Mapping,
+        Self::Consumer,
+        Self::Vmm,
+    ];
 
     #[expect(clippy::as_conversions, reason = "the number is what the value is made of")]
     const fn number(self) -> u8 {
@@ -187,7 +208,8 @@ mod tests {
         // Every bit of a handle matters.
         for bit in 0..64 {
             let code = table.get(handle ^ (1 << bit)).err().unwrap();
-            let other_kind = [1_u64, 2].contains(&((handle ^ (1 << bit)) >> 56)) && bit >= 56;
+            let kind = u8::try_from((handle ^ (1 << bit)) >> 56).unwrap();
+            let other_kind = bit >= 56 && Kind::ALL.iter().any(|other| other.number() == kind);
             assert_eq!(code, if other_kind { Code::HandleKind } else { Code::HandleUnknown }, "bit {bit}");
         }
         let other = Table::new(Kind::TaskArgs).insert(()).unwrap();

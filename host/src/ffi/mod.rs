@@ -15,11 +15,15 @@
 #[path = "../../../core/c-abi/argument.rs"]
 mod argument;
 mod boundary;
+mod buffer;
 #[path = "../../../core/c-abi/check.rs"]
 mod check;
 #[path = "../../../core/c-abi/chip.rs"]
 mod chip;
+mod consumer;
+mod endpoint;
 mod handle;
+mod mapping;
 mod number;
 mod parameter;
 mod record;
@@ -30,10 +34,29 @@ mod size;
 mod status;
 mod task_args;
 mod tracker;
+mod vmm;
 
 pub use boundary::bufabi_error_text;
+pub use buffer::{
+    BufferHandle, bufabi_buffer_abandon, bufabi_buffer_create, bufabi_buffer_create_shareable,
+    bufabi_buffer_descriptor, bufabi_buffer_map, bufabi_buffer_release, bufabi_buffer_release_when_idle,
+    bufabi_buffer_tensor, bufabi_buffer_wrap_vmm_shareable,
+};
 pub use check::{bufabi_blob_check, bufabi_descriptor_check, bufabi_tensor_check};
 pub use chip::{Resolve, bufabi_blob_materialize, bufabi_chip_tensor_from};
+pub use consumer::{
+    ConsumerCounters, ConsumerHandle, RESOLUTION_ALREADY_MAPPED, RESOLUTION_MAPPED_NOW, RESOLUTION_OWN,
+    bufabi_consumer_close, bufabi_consumer_counters, bufabi_consumer_create, bufabi_consumer_evict_unused,
+    bufabi_consumer_forget, bufabi_consumer_import, bufabi_consumer_release,
+    bufabi_survive_shrinking_objects,
+};
+pub use endpoint::{
+    EndpointHandle, HoldHandle, bufabi_endpoint_create, bufabi_endpoint_hold, bufabi_endpoint_live,
+    bufabi_endpoint_owner_instance_id, bufabi_endpoint_release, bufabi_hold_release,
+};
+pub use mapping::{
+    MappingHandle, bufabi_mapping_address, bufabi_mapping_read, bufabi_mapping_release, bufabi_mapping_write,
+};
 pub use record::{
     DescriptorFields, ViewFields, bufabi_blob_decode, bufabi_blob_encode, bufabi_blob_size,
     bufabi_descriptor_decode, bufabi_descriptor_encode, bufabi_dtype_size, bufabi_identity_equal,
@@ -58,4 +81,8 @@ pub use tracker::{
     POLICY_PRODUCERS, TaskState, TrackedTask, TrackerCapacities, TrackerHandle, bufabi_tracker_count,
     bufabi_tracker_create, bufabi_tracker_fail, bufabi_tracker_finish, bufabi_tracker_forget,
     bufabi_tracker_release, bufabi_tracker_state, bufabi_tracker_submit,
+};
+pub use vmm::{
+    ADMISSION_ANYONE, ADMISSION_LISTED, VmmHandle, bufabi_vmm_create, bufabi_vmm_peer_number,
+    bufabi_vmm_permit, bufabi_vmm_release, bufabi_vmm_serve,
 };

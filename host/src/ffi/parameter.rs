@@ -68,13 +68,24 @@ impl<T: Copy> OutSlice<'_, T> {
         self.len
     }
 
-    /// Writes what fits of the values to the beginning, and says how many that were.
-    pub(super) fn set(&self, values: &[T]) -> usize {
-        self.fill(values.iter().copied())
+    /// Writes what fits of the values to the beginning.
+    pub(super) fn set(&self, values: &[T]) {
+        self.set_from(0, values);
     }
 
-    /// Writes what fits of the values to the beginning, and says how many that were.
-    pub(super) fn fill(&self, values: impl IntoIterator<Item = T>) -> usize {
+    /// Writes what fits of the values from element `start` on.
+    pub(super) fn set_from(&self, start: usize, values: &[T]) {
+        let Some(room) = self.len.checked_sub(start) else { return };
+        let count = values.len().min(room);
+        // SAFETY: it lies within the array, or behind its last element.
+        let at = unsafe { self.at.add(start) };
+        // SAFETY: the values are of this library or were seen to lie apart. So many may be written until the call ends, aligned: checked,
+        // and promised, when the array was made.
+        unsafe { at.as_ptr().copy_from_nonoverlapping(values.as_ptr(), count) };
+    }
+
+    /// Writes what fits of the values to the beginning.
+    pub(super) fn fill(&self, values: impl IntoIterator<Item = T>) {
         let mut written = 0_usize;
         for value in values.into_iter().take(self.len) {
             // SAFETY: it lies within the array, since no more are taken than it has.
@@ -83,7 +94,6 @@ impl<T: Copy> OutSlice<'_, T> {
             unsafe { at.write(value) };
             written = written.saturating_add(1);
         }
-        written
     }
 }
 
