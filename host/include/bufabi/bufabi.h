@@ -16,6 +16,21 @@
 #include "bufabi_status.h"
 
 /**
+ * It was mapped just now.
+ */
+#define BUFABI_RESOLUTION_MAPPED_NOW 0
+
+/**
+ * It was mapped already.
+ */
+#define BUFABI_RESOLUTION_ALREADY_MAPPED 1
+
+/**
+ * It is this process's own: the owner's mapping serves.
+ */
+#define BUFABI_RESOLUTION_OWN 2
+
+/**
  * No byte belongs to both.
  */
 #define BUFABI_RELATION_DISJOINT 0
@@ -67,9 +82,85 @@
 #define BUFABI_HAZARD_WRITE_AFTER_READ 2
 
 /**
+ * Processes that the owner permits.
+ */
+#define BUFABI_ADMISSION_LISTED 0
+
+/**
+ * Any process that knows the handle.
+ */
+#define BUFABI_ADMISSION_ANYONE 1
+
+/**
  * 0 is success; any other number is the first rule that was broken. `bufabi_status.h` lists them.
  */
 typedef int32_t bufabi_status_t;
+
+/**
+ * An endpoint incarnation: what it makes has its name. 0 is none.
+ */
+typedef struct bufabi_endpoint_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_endpoint_t;
+
+/**
+ * A buffer that an endpoint of this process made or wraps. 0 is none.
+ */
+typedef struct bufabi_buffer_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_buffer_t;
+
+/**
+ * The driver of one endpoint's device memory. 0 is none.
+ */
+typedef struct bufabi_vmm_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_vmm_t;
+
+/**
+ * Where the elements of a tensor lie in its backing.
+ */
+typedef struct bufabi_view_t {
+  /**
+   * Bytes from the backing's start to the first element.
+   */
+  uint64_t byte_offset;
+  /**
+   * The elements' type: 0 to 14.
+   */
+  int32_t dtype;
+  /**
+   * Dimensions, 1 to 5.
+   */
+  uint32_t ndims;
+  /**
+   * Elements of each dimension, none 0; 0 past `ndims`.
+   */
+  uint32_t shapes[5];
+  /**
+   * Elements from one index to the next, none 0; 0 past `ndims`.
+   */
+  uint32_t strides[5];
+} bufabi_view_t;
+
+/**
+ * A mapping that somebody uses: it stays until the handle is released. 0 is none.
+ */
+typedef struct bufabi_mapping_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_mapping_t;
 
 /**
  * Finds the address of a tensor's backing and writes it to `*base`. `tensor` is 144 checked bytes at any alignment, alive for
@@ -78,6 +169,52 @@ typedef int32_t bufabi_status_t;
  * It writes neither the blob nor the task's arguments, and returns: it neither unwinds nor jumps out.
  */
 typedef bufabi_status_t (*bufabi_resolve_t)(void *context, const void *tensor, uint64_t *base);
+
+/**
+ * A consumer. 0 is none.
+ */
+typedef struct bufabi_consumer_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_consumer_t;
+
+/**
+ * What a consumer has done so far.
+ */
+typedef struct bufabi_consumer_counters_t {
+  /**
+   * Mappings that were made.
+   */
+  uint64_t imports;
+  /**
+   * Times that one was there already.
+   */
+  uint64_t hits;
+  /**
+   * Mappings that were removed to make room.
+   */
+  uint64_t evictions;
+  /**
+   * Mappings that are there now.
+   */
+  uint32_t live;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+} bufabi_consumer_counters_t;
+
+/**
+ * What an unfinished task names of an endpoint, which cannot be released meanwhile. 0 is none.
+ */
+typedef struct bufabi_hold_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_hold_t;
 
 /**
  * What a descriptor says. Which of the last five a backend has, and needs: FORK_SHM, FORK_COW, VMM_WINDOW and DEVICE_MALLOC `base`,
@@ -133,32 +270,6 @@ typedef struct bufabi_descriptor_fields_t {
    */
   uint64_t mapping_bytes;
 } bufabi_descriptor_fields_t;
-
-/**
- * Where the elements of a tensor lie in its backing.
- */
-typedef struct bufabi_view_t {
-  /**
-   * Bytes from the backing's start to the first element.
-   */
-  uint64_t byte_offset;
-  /**
-   * The elements' type: 0 to 14.
-   */
-  int32_t dtype;
-  /**
-   * Dimensions, 1 to 5.
-   */
-  uint32_t ndims;
-  /**
-   * Elements of each dimension, none 0; 0 past `ndims`.
-   */
-  uint32_t shapes[5];
-  /**
-   * Elements from one index to the next, none 0; 0 past `ndims`.
-   */
-  uint32_t strides[5];
-} bufabi_view_t;
 
 /**
  * A task's arguments. 0 is none.
@@ -331,6 +442,88 @@ bufabi_status_t bufabi_error_text(char *text,
                                   size_t *needed);
 
 /**
+ * Makes a buffer of `nbytes` bytes, zero, in POSIX shared memory, that grants `access` to its consumers: READ 0, WRITE 1, READWRITE 2.
+ *
+ * The caller promises:
+ * `buffer` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_buffer_create(struct bufabi_endpoint_t endpoint,
+                                     uint64_t nbytes,
+                                     int32_t access,
+                                     struct bufabi_buffer_t *buffer);
+
+/**
+ * Makes a buffer of shared device memory: `nbytes` bytes, zero, that grants `access` to whoever imports it. `vmm` is this endpoint's.
+ * `admission` is one of `BUFABI_ADMISSION_...`.
+ *
+ * The caller promises:
+ * `buffer` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_buffer_create_shareable(struct bufabi_endpoint_t endpoint,
+                                               struct bufabi_vmm_t vmm,
+                                               uint64_t nbytes,
+                                               int32_t access,
+                                               int32_t admission,
+                                               struct bufabi_buffer_t *buffer);
+
+/**
+ * Names device memory that somebody else allocated and exports, by the identity that it has there. Releasing it frees nothing.
+ *
+ * The caller promises:
+ * `descriptor` points to a descriptor that nobody writes during the call, `buffer` to a handle that may be written.
+ */
+bufabi_status_t bufabi_buffer_wrap_vmm_shareable(struct bufabi_endpoint_t endpoint,
+                                                 const bufabi_descriptor_t *descriptor,
+                                                 struct bufabi_buffer_t *buffer);
+
+/**
+ * What a consumer needs to reach it. None comes from a buffer whose release has begun.
+ *
+ * The caller promises:
+ * `descriptor` points to a descriptor that may be written.
+ */
+bufabi_status_t bufabi_buffer_descriptor(struct bufabi_buffer_t buffer, bufabi_descriptor_t *descriptor);
+
+/**
+ * A view of it, as a task's argument. None comes from a buffer whose release has begun.
+ *
+ * The caller promises:
+ * `view` points to a view that nobody writes during the call, `tensor` to a tensor that may be written.
+ */
+bufabi_status_t bufabi_buffer_tensor(struct bufabi_buffer_t buffer,
+                                     const struct bufabi_view_t *view,
+                                     bufabi_tensor_t *tensor);
+
+/**
+ * The owner's own mapping, for loads and stores whatever is granted to others. While the mapping is there the buffer is not
+ * released.
+ *
+ * The caller promises:
+ * `mapping` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_buffer_map(struct bufabi_buffer_t buffer,
+                                  struct bufabi_mapping_t *mapping);
+
+/**
+ * Releases it: the handle is none from now on. While tasks, views or mappings hold it, it is refused and nothing has changed; when
+ * the operating system refuses a part, the rest is done, the handle stays, and it can be called again.
+ */
+bufabi_status_t bufabi_buffer_release(struct bufabi_buffer_t buffer);
+
+/**
+ * As `bufabi_buffer_release`, but waits up to so long for the tasks that hold it; some other thread has to see to it that they finish.
+ * Nothing new comes from it from now on.
+ */
+bufabi_status_t bufabi_buffer_release_when_idle(struct bufabi_buffer_t buffer,
+                                                uint64_t nanoseconds);
+
+/**
+ * Lets go of it in any case: the handle is none from now on, and what can be released is, now or when the last task that holds it is
+ * done. Mappings stay as long as they are held.
+ */
+bufabi_status_t bufabi_buffer_abandon(struct bufabi_buffer_t buffer);
+
+/**
  * Checks the `len` bytes of a descriptor: exactly 88. Any alignment.
  *
  * The caller promises:
@@ -390,6 +583,172 @@ bufabi_status_t bufabi_blob_materialize(const void *bytes,
                                         void *context,
                                         void *task_args,
                                         int32_t *tensor_index);
+
+/**
+ * Makes a consumer with up to `capacity` mappings at once; 0 stands for 4,096. Identities of `endpoint` resolve to its own mappings, and
+ * device memory that is shared by handle is imported through `vmm`; either may be a handle of 0, for none.
+ *
+ * The caller promises:
+ * `consumer` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_consumer_create(struct bufabi_endpoint_t endpoint,
+                                       struct bufabi_vmm_t vmm,
+                                       uint32_t capacity,
+                                       struct bufabi_consumer_t *consumer);
+
+/**
+ * Resolves a descriptor: maps it when its identity is new, and gives the same mapping ever after. `*resolution` is one of
+ * `BUFABI_RESOLUTION_...`. The mapping stays as long as its handle.
+ *
+ * The caller promises:
+ * `descriptor` points to a descriptor that nobody writes during the call, `resolution` and `mapping` to an int32_t and a handle
+ * that may be written.
+ */
+bufabi_status_t bufabi_consumer_import(struct bufabi_consumer_t consumer,
+                                       const bufabi_descriptor_t *descriptor,
+                                       int32_t *resolution,
+                                       struct bufabi_mapping_t *mapping);
+
+/**
+ * Drops what was mapped for an identity, as is due when its owner has released it. That nothing was is no error; it is refused while a
+ * handle to the mapping is there.
+ *
+ * The caller promises:
+ * `identity` points to an identity that nobody writes during the call.
+ */
+bufabi_status_t bufabi_consumer_forget(struct bufabi_consumer_t consumer,
+                                       const bufabi_identity_t *identity);
+
+/**
+ * Drops every mapping that nobody uses, and says how many.
+ *
+ * The caller promises:
+ * `evicted` points to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_consumer_evict_unused(struct bufabi_consumer_t consumer, uint32_t *evicted);
+
+/**
+ * Drops every mapping, trying all; what could not be is kept for another try, and `*kept` says how many, whatever the status, which is
+ * that of the first. Nothing new is imported from now on.
+ *
+ * The caller promises:
+ * `kept` points to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_consumer_close(struct bufabi_consumer_t consumer,
+                                      uint32_t *kept);
+
+/**
+ * What it has done so far.
+ *
+ * The caller promises:
+ * `counters` points to counters that may be written.
+ */
+bufabi_status_t bufabi_consumer_counters(struct bufabi_consumer_t consumer,
+                                         struct bufabi_consumer_counters_t *counters);
+
+/**
+ * Releases the consumer. Mappings stay as long as handles to them, and go with the last.
+ */
+bufabi_status_t bufabi_consumer_release(struct bufabi_consumer_t consumer);
+
+/**
+ * From now on this process survives a peer that shrinks a shared-memory object under its mapping: the lost pages read as zeros, and
+ * further imports of it are refused. It installs a handler for SIGBUS, which passes on what is not its own; a program that has one
+ * installs it afterwards.
+ */
+bufabi_status_t bufabi_survive_shrinking_objects(void);
+
+/**
+ * Makes an endpoint incarnation of this process, after any fork, with a random name. It has up to `capacity` buffers alive at once; 0
+ * stands for 65,536.
+ *
+ * The caller promises:
+ * `endpoint` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_endpoint_create(uint32_t capacity,
+                                       struct bufabi_endpoint_t *endpoint);
+
+/**
+ * Its name, the first part of every identity that it gives out.
+ *
+ * The caller promises:
+ * `owner_instance_id` points to 8 bytes that may be written.
+ */
+bufabi_status_t bufabi_endpoint_owner_instance_id(struct bufabi_endpoint_t endpoint,
+                                                  uint8_t *owner_instance_id);
+
+/**
+ * Buffers that are alive, those whose release has begun included.
+ *
+ * The caller promises:
+ * `live` points to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_endpoint_live(struct bufabi_endpoint_t endpoint, uint32_t *live);
+
+/**
+ * A task that this program runs by itself names these tensors: those of this endpoint, and those that it wraps, cannot be released
+ * until the hold is. All or none: of the first tensor that is not to be had, `*index` is the place.
+ *
+ * The caller promises:
+ * `tensors` points to `tensor_count` tensors that nobody writes during the call, `index` and `hold` to a size_t and a handle that
+ * may be written.
+ */
+bufabi_status_t bufabi_endpoint_hold(struct bufabi_endpoint_t endpoint,
+                                     const bufabi_tensor_t *tensors,
+                                     size_t tensor_count,
+                                     size_t *index,
+                                     struct bufabi_hold_t *hold);
+
+/**
+ * The task is over: it holds nothing any more.
+ */
+bufabi_status_t bufabi_hold_release(struct bufabi_hold_t hold);
+
+/**
+ * Releases the handle. The endpoint lives on in its buffers.
+ */
+bufabi_status_t bufabi_endpoint_release(struct bufabi_endpoint_t endpoint);
+
+/**
+ * Where it lies, how many bytes it has, and what may be done there: READ 0, WRITE 1, READWRITE 2. A store to what is only to be
+ * read faults, or is a fault that nobody sees. The address is good until the handle is released, whatever else is.
+ *
+ * Cooperating tasks write only what the edges between them allow; all others may write at any moment.
+ *
+ * The caller promises:
+ * `address`, `nbytes` and `access` each point to what may be written.
+ */
+bufabi_status_t bufabi_mapping_address(struct bufabi_mapping_t mapping,
+                                       void **address,
+                                       size_t *nbytes,
+                                       int32_t *access);
+
+/**
+ * Copies the `nbytes` bytes from `offset` on to `out`, each read once. It is refused when the owner grants no reading.
+ *
+ * The caller promises:
+ * `out` points to `nbytes` bytes that may be written, and which are not of the mapping itself.
+ */
+bufabi_status_t bufabi_mapping_read(struct bufabi_mapping_t mapping,
+                                    size_t offset,
+                                    void *out,
+                                    size_t nbytes);
+
+/**
+ * Copies the `nbytes` bytes at `bytes` to the place from `offset` on. It is refused when the owner grants no writing.
+ *
+ * The caller promises:
+ * `bytes` points to `nbytes` bytes that nobody writes during the call.
+ */
+bufabi_status_t bufabi_mapping_write(struct bufabi_mapping_t mapping,
+                                     size_t offset,
+                                     const void *bytes,
+                                     size_t nbytes);
+
+/**
+ * Ends this use of the mapping.
+ */
+bufabi_status_t bufabi_mapping_release(struct bufabi_mapping_t mapping);
 
 /**
  * Whether two identities name one allocation; their padding takes no part. `*equal` is 0 or 1.
@@ -750,6 +1109,48 @@ bufabi_status_t bufabi_tracker_count(struct bufabi_tracker_t tracker,
  * Releases the tracker, whatever tasks are in it: the handle is none from now on.
  */
 bufabi_status_t bufabi_tracker_release(struct bufabi_tracker_t tracker);
+
+/**
+ * Makes the driver of an endpoint's device memory, of this machine's memory and as device number `device_id`. Its imports wait up to
+ * so long for an owner; 0 stands for half a second.
+ *
+ * The caller promises:
+ * `vmm` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_vmm_create(struct bufabi_endpoint_t endpoint,
+                                  int32_t device_id,
+                                  uint64_t patience_nanoseconds,
+                                  struct bufabi_vmm_t *vmm);
+
+/**
+ * Serves the importers of this endpoint's memory, from a thread of its own, until the driver is released. A process that has it is
+ * not forked any more: workers are started first. A second call changes nothing.
+ */
+bufabi_status_t bufabi_vmm_serve(struct bufabi_vmm_t vmm);
+
+/**
+ * The number by which owners permit this process to import.
+ *
+ * The caller promises:
+ * `peer` points to an int32_t that may be written.
+ */
+bufabi_status_t bufabi_vmm_peer_number(struct bufabi_vmm_t vmm, int32_t *peer);
+
+/**
+ * Lets processes, by their `bufabi_vmm_peer_number`, import a buffer of this driver's endpoint. They must run already.
+ *
+ * The caller promises:
+ * `descriptor` points to a descriptor and `peers` to `peer_count` numbers that nobody writes during the call.
+ */
+bufabi_status_t bufabi_vmm_permit(struct bufabi_vmm_t vmm,
+                                  const bufabi_descriptor_t *descriptor,
+                                  const int32_t *peers,
+                                  size_t peer_count);
+
+/**
+ * Releases the driver, and ends its serving. Buffers of it stay, and so do mappings.
+ */
+bufabi_status_t bufabi_vmm_release(struct bufabi_vmm_t vmm);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -11,7 +11,8 @@ use super::boundary::{answer, noted};
 use super::handle::{Kind, Table};
 use super::parameter::{Out, OutSlice, apart_from, given_slice, span_of_slice};
 use super::status::Status;
-use crate::memory::{Mapping, OutOfRange};
+use crate::memory::Mapping;
+use crate::memory::mapping::OutOfRange;
 
 /// A mapping that somebody uses: it stays until the handle is released. 0 is none.
 #[derive(Clone, Copy, FromBytes, Immutable)]
