@@ -2,7 +2,7 @@
 
 # Compilers and emulators, from Debian 12. Two languages, three targets, and what watches memory.
 debian_packages=(
-    gcc g++ libc6-dev
+    gcc g++ libc6-dev cmake make pkg-config
     gcc-arm-none-eabi
     g++-aarch64-linux-gnu libc6-dev-arm64-cross
     qemu-system-arm qemu-user

@@ -31,6 +31,11 @@
 #define BUFABI_RESOLUTION_OWN 2
 
 /**
+ * This process inherited it over a fork: nothing was mapped.
+ */
+#define BUFABI_RESOLUTION_INHERITED 3
+
+/**
  * No byte belongs to both.
  */
 #define BUFABI_RELATION_DISJOINT 0

@@ -50,6 +50,7 @@ enum class Resolution : std::int32_t {
     mapped_now = BUFABI_RESOLUTION_MAPPED_NOW,
     already_mapped = BUFABI_RESOLUTION_ALREADY_MAPPED,
     own = BUFABI_RESOLUTION_OWN,
+    inherited = BUFABI_RESOLUTION_INHERITED,
 };
 
 /// Elements that lie in a row, and that belong to somebody else: what C++20 calls std::span.
@@ -66,8 +67,9 @@ class Span {
     constexpr Span(Container &&container) noexcept : data_(container.data()), size_(container.size()) {}
     /// For arguments: the list lives as long as the call.
     template <typename U = T, typename = std::enable_if_t<std::is_const_v<U>>>
-    constexpr Span(std::initializer_list<std::remove_const_t<U>> list) noexcept
-        : data_(list.begin()), size_(list.size()) {}
+    constexpr Span(std::initializer_list<std::remove_const_t<U>> list) noexcept : size_(list.size()) {
+        data_ = list.begin();
+    }
 
     constexpr T *data() const noexcept { return data_; }
     constexpr std::size_t size() const noexcept { return size_; }

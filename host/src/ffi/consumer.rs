@@ -12,6 +12,8 @@ use super::parameter::{Out, apart_from, given, span_of};
 use super::status::Status;
 use super::vmm::{VMMS, VmmHandle};
 use crate::backend::Backend;
+use crate::backend::fork_cow::ForkCow;
+use crate::backend::fork_shm::ForkShm;
 use crate::backend::posix_shm::PosixShm;
 use crate::backend::vmm_shareable::VmmShareable;
 use crate::consumer::{Consumer, DEFAULT_CAPACITY, Resolution};
@@ -23,6 +25,8 @@ pub const RESOLUTION_MAPPED_NOW: i32 = 0;
 pub const RESOLUTION_ALREADY_MAPPED: i32 = 1;
 /// It is this process's own: the owner's mapping serves.
 pub const RESOLUTION_OWN: i32 = 2;
+/// This process inherited it over a fork: nothing was mapped.
+pub const RESOLUTION_INHERITED: i32 = 3;
 
 /// A consumer. 0 is none.
 #[derive(Clone, Copy, FromBytes, Immutable)]
@@ -69,7 +73,8 @@ pub unsafe extern "C" fn bufabi_consumer_create(
             0 => None,
             token => Some(ENDPOINTS.get(token)?.as_ref().clone()),
         };
-        let mut backends: Vec<Box<dyn Backend>> = vec![Box::new(PosixShm)];
+        let mut backends: Vec<Box<dyn Backend>> =
+            vec![Box::new(PosixShm), Box::new(ForkShm), Box::new(ForkCow)];
         if vmm.token != 0 {
             backends.push(Box::new(VmmShareable::new(VMMS.get(vmm.token)?.driver().clone())));
         }
@@ -111,6 +116,7 @@ pub unsafe extern "C" fn bufabi_consumer_import(
             Resolution::MappedNow => RESOLUTION_MAPPED_NOW,
             Resolution::AlreadyMapped => RESOLUTION_ALREADY_MAPPED,
             Resolution::Own => RESOLUTION_OWN,
+            Resolution::Inherited => RESOLUTION_INHERITED,
         });
         Ok(())
     })

@@ -45,9 +45,9 @@ pub use buffer::{
 pub use check::{bufabi_blob_check, bufabi_descriptor_check, bufabi_tensor_check};
 pub use chip::{Resolve, bufabi_blob_materialize, bufabi_chip_tensor_from};
 pub use consumer::{
-    ConsumerCounters, ConsumerHandle, RESOLUTION_ALREADY_MAPPED, RESOLUTION_MAPPED_NOW, RESOLUTION_OWN,
-    bufabi_consumer_close, bufabi_consumer_counters, bufabi_consumer_create, bufabi_consumer_evict_unused,
-    bufabi_consumer_forget, bufabi_consumer_import, bufabi_consumer_release,
+    ConsumerCounters, ConsumerHandle, RESOLUTION_ALREADY_MAPPED, RESOLUTION_INHERITED, RESOLUTION_MAPPED_NOW,
+    RESOLUTION_OWN, bufabi_consumer_close, bufabi_consumer_counters, bufabi_consumer_create,
+    bufabi_consumer_evict_unused, bufabi_consumer_forget, bufabi_consumer_import, bufabi_consumer_release,
     bufabi_survive_shrinking_objects,
 };
 pub use endpoint::{
