@@ -474,6 +474,10 @@ codes! {
     /// A message or a reservation that is not current.
     350 QueueHandle "queue_handle" Caller;
 
+    // The orchestrator.
+    /// A task without a member.
+    384 TaskEmpty "task_empty" Caller;
+
     // Devices that run our firmware.
     /// What runs a device, an emulator or its firmware, is not on this machine.
     410 DeviceMissing "device_missing" Machine;

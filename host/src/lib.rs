@@ -1,6 +1,7 @@
 //! What an operating system and drivers add to the core: buffers in shared memory, consumers that map them once, and worker
 //! processes that run tasks on them.
 //!
+//! - [`orchestrator`]: tasks in order, each as soon as those that it waits for are done.
 //! - [`owner`]: endpoints, their buffers, and when those may go.
 //! - [`consumer`]: each identity mapped once, and [`backend`]: how.
 //! - [`device`]: the memory and the kernels of a chip.
@@ -25,6 +26,7 @@ pub mod ffi;
 pub mod heap;
 pub mod kernels;
 pub mod memory;
+pub mod orchestrator;
 pub mod owner;
 pub mod region;
 pub mod shm;

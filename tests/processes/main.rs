@@ -5,6 +5,8 @@
 #![expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
 
 mod inherited;
+#[expect(clippy::indexing_slicing, reason = "what a test does not find as it should fails it")]
+mod orchestrator;
 mod region;
 mod shm;
 mod support;
@@ -27,7 +29,8 @@ const CASE: &str = "BUFABI_TEST_CASE";
 
 fn main() -> ExitCode {
     let cases: Vec<Case> =
-        [workers::CASES, shm::CASES, inherited::CASES, region::CASES, tree::CASES].concat();
+        [workers::CASES, shm::CASES, inherited::CASES, region::CASES, tree::CASES, orchestrator::CASES]
+            .concat();
     if let Ok(name) = env::var(CASE) {
         for (_, run) in cases.iter().filter(|(case, _)| *case == name) {
             run();

@@ -179,6 +179,7 @@
 #define BUFABI_STATUS_QUEUE_STOP 348 /* fault of: sender */
 #define BUFABI_STATUS_QUEUE_COUNT 349 /* fault of: sender */
 #define BUFABI_STATUS_QUEUE_HANDLE 350 /* fault of: caller */
+#define BUFABI_STATUS_TASK_EMPTY 384 /* fault of: caller */
 #define BUFABI_STATUS_DEVICE_MISSING 410 /* fault of: machine */
 #define BUFABI_STATUS_DEVICE_FIRMWARE 411 /* fault of: machine */
 #define BUFABI_STATUS_DEVICE_FAULT 412 /* fault of: machine */

@@ -1,6 +1,7 @@
 //! A parent's side of its workers, whoever the parent is: their processes, the lanes to the leaves below them, what is under way
 //! on each lane, and whose end that was.
 
+use core::mem::ManuallyDrop;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::fd::AsFd;
@@ -402,11 +403,8 @@ impl<W> Links<W> {
         Ok(())
     }
 
-    /// Ends all: who has nothing to do is told to, a leaf in the middle of something is killed. After `until` all are killed.
+    /// In the process that started them: ends all. Who has nothing to do is told to, a leaf in the middle of something is killed. After `until` all are killed.
     pub(super) fn end(&mut self, until: Instant) {
-        if current_pid() != self.creator {
-            return;
-        }
         for link in self.links.iter().filter(|link| link.ending.is_none()) {
             let mut lanes = self.lanes.get(link.lanes.clone()).unwrap_or_default().iter();
             let told = match lanes.as_slice().first() {
@@ -449,8 +447,18 @@ impl<W> Links<W> {
 
 impl<W> Drop for Links<W> {
     fn drop(&mut self) {
+        if current_pid() != self.creator {
+            return;
+        }
         let now = Instant::now();
         self.end(now.checked_add(STOP_LIMIT).unwrap_or(now));
+        // What is under way on a leaf that has not ended even now may still touch what it holds.
+        for lane in &mut self.lanes {
+            let ended = self.links.get(lane.link).is_some_and(|link| link.ending.is_some());
+            if !ended || lane.is_orphan {
+                let _kept = ManuallyDrop::new(lane.work.take());
+            }
+        }
     }
 }
 

@@ -28,6 +28,7 @@ pub use failure::Failure;
 pub use kernel::{KernelError, Kernels};
 pub use reply::{Completion, KeptImport, Reply, TaskFailure, WorkerId};
 pub use wait::DEFAULT_SPIN;
+pub(crate) use workers::Prepared;
 pub use workers::{TaskRequest, Workers};
 
 /// A worker to be started.

@@ -7,6 +7,7 @@ use bufabi_core::task_args::Scratch;
 use bufabi_core::{Identity, Submission, Tag, Tensor};
 use zerocopy::IntoBytes;
 
+use super::death::Death;
 use super::error::{SpawnError, SubmitError, WaitError};
 use super::kernel::Kernels;
 use super::links::{Links, Next, Over};
@@ -15,6 +16,7 @@ use super::reply::{Completion, KeptImport, TaskFailure, WorkerId, read};
 use super::wait::Spin;
 use super::{WaitPolicy, WorkerSpec};
 use crate::owner::{Endpoint, Holds};
+use crate::sys::OsError;
 use crate::sys::process::current_pid;
 
 /// A task for one worker.
@@ -73,6 +75,15 @@ struct Task {
     member: u32,
     tensors: usize,
     _holds: Holds,
+}
+
+/// A task that passed all checks, for a leaf that has not got it yet.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) worker: WorkerId,
+    kernel: u32,
+    blob: Box<[u8]>,
+    task: Task,
 }
 
 /// What a leaf answered, or left unanswered when it ended.
@@ -151,6 +162,52 @@ impl Workers {
     /// [`SubmitError`]; nothing has changed then. [`SubmitError::Os`] alone comes behind the point of no return: the worker has the
     /// task, and could not be woken.
     pub fn submit(&mut self, worker: WorkerId, request: &TaskRequest<'_>) -> Result<(), SubmitError> {
+        self.check_target(worker)?;
+        if let Some(work) = self.links.work(worker.0) {
+            return Err(SubmitError::WorkerBusy { task: work.number() });
+        }
+        let (size, holds) = self.admit(request)?;
+        let &TaskRequest { task, member, kernel, tensors, .. } = request;
+        let work = Work::Task(Task { task, member, tensors: tensors.len(), _holds: holds });
+        let fields = Request { kind: RequestKind::Run.to_wire(), kernel, task, member, blob_bytes: 0 };
+        let blob = self.blob.get(..size).unwrap_or(&[]);
+        self.links.post(worker.0, &fields, blob, work).map_err(SubmitError::Os)
+    }
+
+    /// A task for a leaf that may have another one first: all checks of a submit are done, and what it names is held.
+    pub(crate) fn prepare(
+        &mut self,
+        worker: WorkerId,
+        request: &TaskRequest<'_>,
+    ) -> Result<Prepared, SubmitError> {
+        self.check_target(worker)?;
+        let (size, holds) = self.admit(request)?;
+        let &TaskRequest { task, member, kernel, tensors, .. } = request;
+        let blob = self.blob.get(..size).unwrap_or(&[]).into();
+        Ok(Prepared {
+            worker,
+            kernel,
+            blob,
+            task: Task { task, member, tensors: tensors.len(), _holds: holds },
+        })
+    }
+
+    /// Hands a task that was prepared to its leaf, which has none; the end that cut the leaf off comes back if one did.
+    ///
+    /// # Errors
+    /// [`OsError`]: the worker has the task, and could not be woken.
+    pub(crate) fn begin(&mut self, prepared: Prepared) -> Result<Result<(), Death>, OsError> {
+        let Prepared { worker, kernel, blob, task } = prepared;
+        if let Some(death) = self.links.death(worker.0) {
+            return Ok(Err(death.clone()));
+        }
+        let kind = RequestKind::Run.to_wire();
+        let fields = Request { kind, kernel, task: task.task, member: task.member, blob_bytes: 0 };
+        self.links.post(worker.0, &fields, &blob, Work::Task(task)).map(Ok)
+    }
+
+    /// There is such a leaf, and as far as is known it is alive.
+    fn check_target(&self, worker: WorkerId) -> Result<(), SubmitError> {
         let here = current_pid();
         if here != self.creator {
             return Err(SubmitError::Forked { creator: self.creator, here });
@@ -158,23 +215,22 @@ impl Workers {
         if worker.0 >= self.len() {
             return Err(SubmitError::WorkerUnknown { worker });
         }
-        if let Some(death) = self.links.death(worker.0) {
-            return Err(SubmitError::WorkerDied { pid: death.pid, ending: death.ending });
+        match self.links.death(worker.0) {
+            Some(death) => Err(SubmitError::WorkerDied { pid: death.pid, ending: death.ending }),
+            None => Ok(()),
         }
-        if let Some(work) = self.links.work(worker.0) {
-            return Err(SubmitError::WorkerBusy { task: work.number() });
-        }
-        let &TaskRequest { task, member, kernel, tensors, tags, scalars } = request;
+    }
+
+    /// Checks a task's arguments as they are now, holds what they name, and writes them into the blob. Its size comes back.
+    fn admit(&mut self, request: &TaskRequest<'_>) -> Result<(usize, Holds), SubmitError> {
+        let &TaskRequest { tensors, tags, scalars, .. } = request;
         let submission = Submission::check(tensors, tags, scalars, &mut self.scratch);
         let submission = submission.map_err(SubmitError::Arguments)?;
         let holds = self.endpoint.hold(tensors);
         let holds = holds.map_err(|(argument, error)| SubmitError::Own { argument, error })?;
         // What passed the check fits: both know the same limits.
         let size = submission.encode(&mut self.blob).map_err(SubmitError::Encode)?;
-        let work = Work::Task(Task { task, member, tensors: tensors.len(), _holds: holds });
-        let fields = Request { kind: RequestKind::Run.to_wire(), kernel, task, member, blob_bytes: 0 };
-        let blob = self.blob.get(..size).unwrap_or(&[]);
-        self.links.post(worker.0, &fields, blob, work).map_err(SubmitError::Os)
+        Ok((size, holds))
     }
 
     /// Waits until `until` for a task that is over, in no particular order. That a worker's process ended is noticed here.
@@ -182,17 +238,28 @@ impl Workers {
     /// # Errors
     /// [`WaitError`]; the tasks go on.
     pub fn wait(&mut self, until: Instant) -> Result<Completion, WaitError> {
-        self.check_process()?;
         loop {
-            if let Some(completion) = self.completed.pop_front() {
+            if let Some(completion) = self.wait_for_any(until)? {
                 return Ok(completion);
             }
-            match self.next(until)? {
-                Event::Task(completion) => return Ok(completion),
-                // Somebody gave up waiting for it.
-                Event::Answer(..) => {}
-            }
         }
+    }
+
+    /// As [`wait`](Self::wait), but `None` when a leaf has answered something that somebody gave up waiting for.
+    pub(crate) fn wait_for_any(&mut self, until: Instant) -> Result<Option<Completion>, WaitError> {
+        self.check_process()?;
+        if let Some(completion) = self.completed.pop_front() {
+            return Ok(Some(completion));
+        }
+        Ok(match self.next(until)? {
+            Event::Task(completion) => Some(completion),
+            Event::Answer(..) => None,
+        })
+    }
+
+    /// A leaf was asked for something that it has not answered, be it alive or not.
+    pub(crate) fn is_busy(&self, worker: WorkerId) -> bool {
+        self.links.work(worker.0).is_some()
     }
 
     /// Tells every leaf to drop what it has mapped for an identity, as is due when its owner has released it, and waits for
@@ -322,6 +389,8 @@ impl Workers {
 
     /// Ends all workers: those without a task are told to stop, the others are killed. After `until` all are.
     pub fn stop(mut self, until: Instant) {
-        self.links.end(until);
+        if current_pid() == self.creator {
+            self.links.end(until);
+        }
     }
 }

@@ -102,6 +102,45 @@ fn the_example_is_right_to_the_bit_with_one_mapping_for_each_process_and_nothing
     assert_eq!(table.out.matches(" bit for bit\n").count(), 2);
 }
 
+#[test]
+fn the_example_is_the_same_through_host_workers_which_map_nothing() {
+    let folder = folder("gram-tree");
+    for name in ["digits.npy", "digits-gram.npy", "digits-gram-rowsums.npy"] {
+        fs::copy(root().join("examples").join(name), folder.join(name)).unwrap();
+    }
+    let mut graph: Value =
+        serde_json::from_slice(&fs::read(root().join("examples/gram.json")).unwrap()).unwrap();
+    // The chips are one host worker away, the sub-worker two.
+    let chips = json!([{"name": "chip0", "kind": "chip"}, {"name": "chip1", "kind": "chip"}]);
+    let inner = json!({"name": "l3", "kind": "host", "workers": [{"name": "sub0", "kind": "sub"}]});
+    graph["workers"] = json!([
+        {"name": "l3", "kind": "host", "workers": chips},
+        {"name": "l4", "kind": "host", "workers": [inner]}]);
+    let forwarders = [vec!["l3"], vec!["l3"], vec!["l4", "l4/l3"]];
+    for (index, worker) in ["l3/chip0", "l3/chip1", "l4/l3/sub0"].iter().enumerate() {
+        graph["tasks"][index]["worker"] = json!(worker);
+    }
+    let path = write(&folder, &graph);
+    let ran = bufabi(&["run", path.to_str().unwrap(), "--json"]);
+    assert_eq!((ran.status, ran.complaint.as_str()), (0, ""));
+    assert_eq!(left_by(ran.pid), [""; 0]);
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(told["bytes_copied"], 0);
+    assert!(told["outputs"].as_array().unwrap().iter().all(|output| output["equal"] == true));
+    for (task, forwarders) in told["tasks"].as_array().unwrap().iter().zip(forwarders) {
+        assert_eq!(task["forwarded_by"], json!(forwarders));
+        for argument in task["args"].as_array().unwrap() {
+            let buffers = told["buffers"].as_array().unwrap();
+            let owned = buffers.iter().find(|buffer| buffer["name"] == argument["buffer"]).unwrap();
+            assert_eq!(argument["identity"], owned["identity"]);
+        }
+    }
+    let table = bufabi(&["run", path.to_str().unwrap()]);
+    assert_eq!(table.status, 0);
+    assert!(table.out.contains("forwarded by l4, l4/l3, mapped now"), "{}", table.out);
+    assert!(table.out.contains("3 tasks on 6 workers: 0 bytes copied, "), "{}", table.out);
+}
+
 /// A graph of one task on a chip, `c` being its output.
 fn graph(kernel: &str, args: &Value, scalars: &Value) -> Value {
     json!({

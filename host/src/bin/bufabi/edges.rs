@@ -1,11 +1,8 @@
 //! Which task of a graph waits for which, and why: the core's tracker, fed with all tasks in the order of the file.
 
-use std::fmt;
-
 use bufabi_core::KeyedHash;
-use bufabi_core::dependencies::{
-    Allocate, Argument, Capacities, Hazard, Memory, Policy, Storage, SubmitError, Tracker,
-};
+use bufabi_core::dependencies::{Argument, Capacities, Hazard, Policy, Storage, SubmitError, Tracker};
+use bufabi_host::orchestrator::TrackerMemory;
 use bufabi_host::sys::random::random_bytes;
 
 use crate::failure::Failure;
@@ -54,13 +51,6 @@ impl Edges {
             }
         }
     }
-
-    /// Each pair of tasks once, whatever hazards there are between them.
-    pub(crate) fn pairs(&self) -> Vec<(usize, usize)> {
-        let mut pairs: Vec<(usize, usize)> = self.list.iter().map(|edge| (edge.before, edge.after)).collect();
-        pairs.dedup();
-        pairs
-    }
 }
 
 /// All that a task names, members together.
@@ -99,7 +89,7 @@ fn track(
         // Exact up to 16 MiB for 4 MiB of bit maps.
         odd_nbytes: usize::try_from(largest).unwrap_or(usize::MAX).min(1 << 24),
     };
-    let mut tracker = Tracker::new(Policy::Full, hash, Storage::<Heap>::allocate(&capacities));
+    let mut tracker = Tracker::new(Policy::Full, hash, Storage::<TrackerMemory>::allocate(&capacities));
     let mut list = Vec::new();
     for (after, arguments) in arguments.iter().enumerate() {
         let number = u64::try_from(after).unwrap_or(u64::MAX);
@@ -115,18 +105,4 @@ fn track(
         list.get_mut(start..).unwrap_or_default().sort_unstable();
     }
     Ok(Edges { list, inexact: tracker.inexact() })
-}
-
-/// The memory of a tracker on the heap.
-#[derive(Debug)]
-struct Heap;
-
-impl Memory for Heap {
-    type Of<T: Clone + fmt::Debug + 'static> = Box<[T]>;
-}
-
-impl Allocate for Heap {
-    fn filled<T: Clone + fmt::Debug + 'static>(value: T, len: usize) -> Box<[T]> {
-        vec![value; len].into()
-    }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use bufabi_core::wire::backend::BackendKind;
 use bufabi_host::kernels::StandardKernels;
+use bufabi_host::orchestrator::Orchestrator;
 use bufabi_host::owner::{Buffer, Endpoint};
 use bufabi_host::worker::{self, WaitPolicy, WorkerSpec, Workers};
 use clap::Args;
@@ -57,9 +58,12 @@ impl Run {
 
         // The workers first: they inherit nothing that they do not need.
         let endpoint = Endpoint::new().map_err(Failure::machine)?;
-        let specs: Vec<WorkerSpec> = graph.workers.iter().map(spec).collect();
-        let mut workers = Workers::spawn(&endpoint, &specs, &StandardKernels, WaitPolicy::default())
+        let specs = specs(&graph.workers, None);
+        let workers = Workers::spawn(&endpoint, &specs, &StandardKernels, WaitPolicy::default())
             .map_err(Failure::machine)?;
+        let capacities = schedule::capacities(&graph);
+        let mut orchestrator =
+            Orchestrator::with_capacities(workers, &capacities).map_err(Failure::machine)?;
         let mut buffers = Vec::new();
         for (index, buffer) in graph.buffers.iter().enumerate() {
             let made = make(&endpoint, buffer, &interrupt);
@@ -67,9 +71,9 @@ impl Run {
                 .push(made.map_err(|failure| failure.at(&format!("buffers[{index}]")).in_file(&self.graph))?);
         }
         let limit = Duration::from_secs(self.timeout);
-        let finished = schedule::run(&graph, &mut workers, &buffers, &interrupt, limit)?;
-        let mut report = Report::new(&graph, &workers, &buffers, finished);
-        workers.stop(deadline(STOP_LIMIT));
+        let finished = schedule::run(&graph, &mut orchestrator, &buffers, &interrupt, limit)?;
+        let mut report = Report::new(&graph, orchestrator.workers(), &buffers, finished);
+        orchestrator.stop(deadline(STOP_LIMIT));
 
         let at = |failure: Failure, index| failure.at(&format!("outputs[{index}]")).in_file(&self.graph);
         // All are compared before the first is written: it may be what another one is compared with.
@@ -112,21 +116,27 @@ fn refuse_unknown_kinds(graph: &Graph) -> Result<(), Failure> {
             return Err(Failure::usage(message).at(&format!("buffers[{index}].backend")));
         }
     }
-    match graph.workers.iter().find(|worker| worker.kind == WorkerKind::Host) {
-        Some(host) => {
-            let message = format!("run starts no host workers, and {} is one", host.path);
-            Err(Failure::usage(message).at("workers"))
-        }
-        None => Ok(()),
-    }
+    Ok(())
 }
 
-fn spec(worker: &graph::Worker) -> WorkerSpec {
-    let kind = match worker.kind {
-        WorkerKind::Chip => worker::WorkerKind::Chip,
-        WorkerKind::Sub | WorkerKind::Host => worker::WorkerKind::Sub,
+/// The workers right below the one of that path, with those below them.
+fn specs(workers: &[graph::Worker], above: Option<&str>) -> Vec<WorkerSpec> {
+    let name = |worker: &graph::Worker| match above {
+        Some(above) => worker.path.strip_prefix(above)?.strip_prefix('/').map(str::to_owned),
+        None => Some(worker.path.clone()),
     };
-    WorkerSpec { name: worker.path.clone(), kind }
+    let below = workers.iter().filter_map(|worker| Some((worker, name(worker)?)));
+    below
+        .filter(|(_, name)| !name.contains('/'))
+        .map(|(worker, name)| WorkerSpec {
+            name,
+            kind: match worker.kind {
+                WorkerKind::Chip => worker::WorkerKind::Chip,
+                WorkerKind::Sub => worker::WorkerKind::Sub,
+                WorkerKind::Host => worker::WorkerKind::Host { workers: specs(workers, Some(&worker.path)) },
+            },
+        })
+        .collect()
 }
 
 /// Makes a buffer and fills it with its array.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bufabi_host::consumer::Resolution;
 use bufabi_host::owner::Buffer;
-use bufabi_host::worker::{WorkerId, Workers};
+use bufabi_host::worker::{Reply, Workers};
 use serde_json::{Value, json};
 
 use super::outputs::Outcome;
@@ -33,7 +33,9 @@ struct BufferRow {
 }
 
 struct TaskRow {
-    finished: Finished,
+    task: usize,
+    member: usize,
+    reply: Reply,
     worker: String,
     pid: i32,
 }
@@ -51,21 +53,21 @@ impl<'a> Report<'a> {
             mapped_by: Vec::new(),
         };
         let mut buffers: Vec<BufferRow> = buffers.iter().enumerate().map(row).collect();
-        finished.sort_by_key(|finished| (finished.task, finished.member));
+        finished.sort_by_key(|finished| finished.task);
         let mut tasks = Vec::new();
-        for finished in finished {
-            let member = graph.tasks.get(finished.task).and_then(|task| task.members.get(finished.member));
-            let Some((member, index)) = member.and_then(|member| Some((member, member.worker?))) else {
-                continue;
-            };
-            let worker = workers.name(WorkerId(index)).unwrap_or_default().to_owned();
-            let pid = workers.pid(WorkerId(index)).unwrap_or(0);
-            for (argument, &resolution) in member.arguments.iter().zip(&finished.reply.resolutions) {
-                if let Some(buffer) = buffers.get_mut(argument.buffer) {
-                    buffer.note(&worker, pid, resolution);
+        for Finished { task, replies } in finished {
+            let members = graph.tasks.get(task).map_or(&[][..], |task| &task.members);
+            for (place, (member, reply)) in members.iter().zip(replies).enumerate() {
+                let worker = member.worker.and_then(|worker| graph.workers.get(worker));
+                let worker = worker.map_or_else(String::new, |worker| worker.path.clone());
+                let pid = workers.find(&worker).and_then(|worker| workers.pid(worker)).unwrap_or(0);
+                for (argument, &resolution) in member.arguments.iter().zip(&reply.resolutions) {
+                    if let Some(buffer) = buffers.get_mut(argument.buffer) {
+                        buffer.note(&worker, pid, resolution);
+                    }
                 }
+                tasks.push(TaskRow { task, member: place, reply, worker, pid });
             }
-            tasks.push(TaskRow { finished, worker, pid });
         }
         let process = std::process::id();
         Self { graph, process, buffers, tasks, outputs: Vec::new(), elapsed: Duration::ZERO }
@@ -88,7 +90,7 @@ impl<'a> Report<'a> {
     }
 
     fn bytes_copied(&self) -> u64 {
-        self.tasks.iter().map(|row| row.finished.reply.bytes_copied).fold(0, u64::saturating_add)
+        self.tasks.iter().map(|row| row.reply.bytes_copied).fold(0, u64::saturating_add)
     }
 
     pub(super) fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
@@ -143,13 +145,12 @@ impl<'a> Report<'a> {
     }
 
     fn add_task_rows(&self, row: &TaskRow, rows: &mut Vec<[String; 9]>) {
-        let TaskRow { finished, worker, pid } = row;
-        let Some(task) = self.graph.tasks.get(finished.task) else { return };
-        let Some(member) = task.members.get(finished.member) else { return };
-        let name =
-            if task.is_group { format!("{}[{}]", task.name, finished.member) } else { task.name.clone() };
-        let time = format!("{:.1} us", finished.reply.duration.as_secs_f64() * 1e6);
-        let mut first = [name, format!("{worker} ({pid})"), finished.reply.bytes_copied.to_string(), time];
+        let TaskRow { reply, worker, pid, .. } = row;
+        let Some(task) = self.graph.tasks.get(row.task) else { return };
+        let Some(member) = task.members.get(row.member) else { return };
+        let name = if task.is_group { format!("{}[{}]", task.name, row.member) } else { task.name.clone() };
+        let time = format!("{:.1} us", reply.duration.as_secs_f64() * 1e6);
+        let mut first = [name, format!("{worker} ({pid})"), reply.bytes_copied.to_string(), time];
         let blank = || first.each_mut().map(std::mem::take);
         let mut heads = std::iter::repeat_with(blank);
         let mut add = |argument: [String; 5]| {
@@ -160,14 +161,19 @@ impl<'a> Report<'a> {
         if member.arguments.is_empty() {
             add(Default::default());
         }
-        for (argument, &resolution) in member.arguments.iter().zip(&finished.reply.resolutions) {
+        let forwarders = row.forwarders().collect::<Vec<_>>().join(", ");
+        for (argument, &resolution) in member.arguments.iter().zip(&reply.resolutions) {
             let buffer = self.graph.buffers.get(argument.buffer).map_or("", |buffer| buffer.name.as_str());
             let (identity, backend) = self
                 .buffers
                 .get(argument.buffer)
                 .map_or((String::new(), ""), |buffer| (buffer.identity.clone(), buffer.backend));
             let tag = argument.tag.name().to_ascii_lowercase();
-            add([buffer.to_owned(), tag, identity, backend.to_owned(), resolved(resolution).to_owned()]);
+            let mut how = resolved(resolution).to_owned();
+            if !forwarders.is_empty() {
+                how = format!("forwarded by {forwarders}, {how}");
+            }
+            add([buffer.to_owned(), tag, identity, backend.to_owned(), how]);
         }
     }
 
@@ -222,10 +228,10 @@ impl<'a> Report<'a> {
     }
 
     fn task_json(&self, row: &TaskRow) -> Option<Value> {
-        let TaskRow { finished, worker, pid } = row;
-        let task = self.graph.tasks.get(finished.task)?;
-        let member = task.members.get(finished.member)?;
-        let arguments = member.arguments.iter().zip(&finished.reply.resolutions);
+        let TaskRow { reply, worker, pid, .. } = row;
+        let task = self.graph.tasks.get(row.task)?;
+        let member = task.members.get(row.member)?;
+        let arguments = member.arguments.iter().zip(&reply.resolutions);
         let arguments: Vec<Value> = arguments
             .map(|(argument, &resolution)| {
                 let buffer = self.buffers.get(argument.buffer);
@@ -240,14 +246,24 @@ impl<'a> Report<'a> {
             .collect();
         Some(json!({
             "task": task.name,
-            "member": task.is_group.then_some(finished.member),
+            "member": task.is_group.then_some(row.member),
             "kernel": task.kernel.map(|kernel| kernel.name()),
             "worker": worker,
             "process": pid,
+            "forwarded_by": row.forwarders().collect::<Vec<_>>(),
             "args": arguments,
-            "bytes_copied": finished.reply.bytes_copied,
-            "seconds": finished.reply.duration.as_secs_f64(),
+            "bytes_copied": reply.bytes_copied,
+            "seconds": reply.duration.as_secs_f64(),
         }))
+    }
+}
+
+impl TaskRow {
+    /// The paths of the host workers that handed it on, from the top.
+    fn forwarders(&self) -> impl Iterator<Item = &str> {
+        let ends = self.worker.match_indices('/').map(|(end, _)| end);
+        let hops = usize::try_from(self.reply.hops).unwrap_or(usize::MAX);
+        ends.take(hops).filter_map(|end| self.worker.get(..end))
     }
 }
 

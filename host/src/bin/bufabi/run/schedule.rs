@@ -1,196 +1,216 @@
-//! The order of a run: each task as soon as those that it waits for are done, each worker one task at a time.
+//! A run: all tasks of a graph handed to an orchestrator in the order of the file, and what came of them.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
+use bufabi_core::dependencies::{Capacities, Hazard};
 use bufabi_core::{Fault, Tag, Tensor};
-use bufabi_host::owner::Buffer;
-use bufabi_host::worker::{Completion, Reply, TaskFailure, TaskRequest, WaitError, WorkerId, Workers};
+use bufabi_host::orchestrator::{Cause, Member, Orchestrator, SubmitError, TaskFailed, TaskId};
+use bufabi_host::owner::{Buffer, OwnError};
+use bufabi_host::worker::{Reply, TaskFailure, WaitError, WorkerId, Workers};
 
 use super::deadline;
 use super::interrupt::Interrupt;
-use crate::edges::Edges;
 use crate::failure::Failure;
-use crate::graph::{Graph, Member};
+use crate::graph::{self, Graph};
 use crate::terminal::{Plain, tell};
 
 /// How long a signal may go unnoticed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A member of a task that is done.
+/// Tasks that the orchestrator is given beforehand.
+const AHEAD: usize = 8192;
+
+/// A task that is done.
 pub(super) struct Finished {
     pub(super) task: usize,
-    pub(super) member: usize,
-    pub(super) reply: Reply,
+    /// How each member got at its arguments.
+    pub(super) replies: Vec<Reply>,
 }
 
-/// What is still to be done.
+/// What an orchestrator must hold to run a graph, or enough of it at once.
+pub(super) fn capacities(graph: &Graph) -> Capacities {
+    let views = |task: &graph::Task| task.members.iter().map(|member| member.arguments.len()).sum::<usize>();
+    let all: usize = graph.tasks.iter().map(views).sum();
+    let arguments = graph.tasks.iter().map(views).max().unwrap_or(0);
+    let tasks = graph.tasks.len().clamp(1, AHEAD);
+    let entries = all.clamp(1, AHEAD.saturating_mul(4)).max(arguments);
+    let largest = graph.buffers.iter().map(|buffer| buffer.nbytes).max().unwrap_or(0);
+    Capacities {
+        tasks,
+        links: tasks.saturating_mul(32),
+        entries,
+        pieces: entries.saturating_mul(16),
+        backings: graph.buffers.len().max(1),
+        arguments,
+        edges: tasks.saturating_mul(Hazard::ALL.len()),
+        // Exact up to 16 MiB for 4 MiB of bit maps.
+        odd_nbytes: usize::try_from(largest).unwrap_or(usize::MAX).min(1 << 24),
+    }
+}
+
+/// What is known of a run.
 struct Schedule<'a> {
     graph: &'a Graph,
-    /// The tasks that wait for each task.
-    followers: Vec<Vec<usize>>,
-    /// How many tasks each task still waits for.
-    waits_for: Vec<usize>,
-    /// How many members of each task are not done.
-    members_left: Vec<usize>,
-    /// What each worker does next.
-    queues: Vec<VecDeque<(usize, usize)>>,
-    /// The workers that have a task.
-    is_busy: Vec<bool>,
-    tasks_done: usize,
+    orchestrator: &'a mut Orchestrator,
+    buffers: &'a [Buffer],
+    /// The leaf that each worker of the graph is; a host worker is none.
+    leaves: Vec<Option<WorkerId>>,
+    /// The tasks that the orchestrator has, in the order of its numbers.
+    submitted: Vec<usize>,
+    finished: Vec<Finished>,
+    /// The first failure.
+    cause: Option<Cause>,
+    /// When it counts as hanging if no task is over by then.
+    until: Instant,
+    limit: Duration,
     shows_progress: bool,
 }
 
-/// Runs all tasks of a graph, and tells of each member in the order in which they finished.
+/// Runs all tasks of a graph, and tells of each in the order in which they finished. A task that failed keeps those from running that
+/// depend on it; the others go on. But a worker that died ends the run.
 pub(super) fn run(
     graph: &Graph,
-    workers: &mut Workers,
+    orchestrator: &mut Orchestrator,
     buffers: &[Buffer],
     interrupt: &Interrupt,
     limit: Duration,
 ) -> Result<Vec<Finished>, Failure> {
-    let mut schedule = Schedule::new(graph, &Edges::of(graph)?);
-    let mut finished = Vec::new();
-    let mut until = deadline(limit);
-    loop {
-        interrupt.check()?;
-        schedule.submit(workers, buffers)?;
-        match workers.wait(deadline(LOOK).min(until)) {
-            Ok(completion) => {
-                finished.push(schedule.complete(workers, completion)?);
-                until = deadline(limit);
-            }
-            Err(WaitError::Idle) => break,
-            Err(WaitError::TimedOut { .. }) if Instant::now() < until => {}
-            Err(WaitError::TimedOut { worker, task, .. }) => {
-                let what = format!("no task finished in {} s", limit.as_secs());
-                return Err(schedule.failure(workers, worker, task, &what, Fault::Machine));
-            }
-            Err(error) => return Err(Failure::machine(error.to_string())),
-        }
-    }
+    let workers = graph.workers.iter();
+    let leaves = workers.map(|worker| orchestrator.workers().find(&worker.path)).collect();
+    let mut schedule = Schedule {
+        graph,
+        orchestrator,
+        buffers,
+        leaves,
+        submitted: Vec::new(),
+        finished: Vec::new(),
+        cause: None,
+        until: deadline(limit),
+        limit,
+        shows_progress: stderr().is_terminal(),
+    };
+    let ran = schedule.run(interrupt);
     schedule.end_progress();
-    Ok(finished)
+    match schedule.cause.take() {
+        // The signal that ended a worker may have been for all of this program's processes.
+        Some(cause) => Err(interrupt.check().err().unwrap_or_else(|| schedule.failed(&cause))),
+        None => ran.map(|()| schedule.finished),
+    }
 }
 
-impl<'a> Schedule<'a> {
-    fn new(graph: &'a Graph, edges: &Edges) -> Self {
-        let count = graph.tasks.len();
-        let mut schedule = Self {
-            graph,
-            followers: vec![Vec::new(); count],
-            waits_for: vec![0; count],
-            members_left: graph.tasks.iter().map(|task| task.members.len()).collect(),
-            queues: vec![VecDeque::new(); graph.workers.len()],
-            is_busy: vec![false; graph.workers.len()],
-            tasks_done: 0,
-            shows_progress: stderr().is_terminal(),
-        };
-        for (before, after) in edges.pairs() {
-            if let (Some(followers), Some(waits)) =
-                (schedule.followers.get_mut(before), schedule.waits_for.get_mut(after))
+impl Schedule<'_> {
+    fn run(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
+        let mut tasks: VecDeque<usize> = (0..self.graph.tasks.len()).collect();
+        loop {
+            interrupt.check()?;
+            while let Some(&task) = tasks.front()
+                && self.submit(task)?
             {
-                followers.push(after);
-                *waits = waits.saturating_add(1);
+                tasks.pop_front();
             }
-        }
-        for task in 0..count {
-            if schedule.waits_for.get(task) == Some(&0) {
-                schedule.enqueue(task);
-            }
-        }
-        schedule
-    }
-
-    /// Nothing is left that the task waits for.
-    fn enqueue(&mut self, task: usize) {
-        let members = self.graph.tasks.get(task).map_or(&[][..], |task| &task.members);
-        for (index, member) in members.iter().enumerate() {
-            // A graph that is run names a worker for each.
-            if let Some(queue) = member.worker.and_then(|worker| self.queues.get_mut(worker)) {
-                queue.push_back((task, index));
+            if !self.advance()? {
+                return Ok(());
             }
         }
     }
 
-    /// Hands each worker that has nothing to do the next of its queue.
-    fn submit(&mut self, workers: &mut Workers, buffers: &[Buffer]) -> Result<(), Failure> {
-        for index in 0..self.queues.len() {
-            let worker = WorkerId(index);
-            let Some(queue) = self.queues.get_mut(index) else { continue };
-            let Some(&(task, number)) = queue.front() else { continue };
-            let entry = self.graph.tasks.get(task);
-            let Some((entry, member)) = entry.and_then(|entry| Some((entry, entry.members.get(number)?)))
-            else {
-                continue;
-            };
-            let name = u64::try_from(task).unwrap_or(u64::MAX);
-            let Some(is_busy) = self.is_busy.get_mut(index).filter(|is_busy| !**is_busy) else { continue };
-            *is_busy = true;
-            queue.pop_front();
-            let failed =
-                |what: &dyn ToString, fault| self.failure(workers, worker, name, &what.to_string(), fault);
-            let tensors = tensors(member, buffers).map_err(|error| failed(&error, Fault::Caller))?;
+    /// Hands a task over; not if there is no room for it before others are over.
+    fn submit(&mut self, task: usize) -> Result<bool, Failure> {
+        let Some(entry) = self.graph.tasks.get(task) else { return Ok(true) };
+        let mut all = Vec::new();
+        for member in &entry.members {
+            let tensors = tensors(member, self.buffers);
+            let tensors = tensors.map_err(|error| self.failure(task, None, &error, Fault::Caller))?;
             let tags: Vec<Tag> = member.arguments.iter().map(|argument| argument.tag).collect();
-            let request = TaskRequest {
-                task: name,
-                member: u32::try_from(number).unwrap_or(u32::MAX),
-                kernel: member.call.map_or(0, |call| call.number()),
-                tensors: &tensors,
-                tags: &tags,
-                scalars: &entry.scalars,
-            };
-            let submitted = workers.submit(worker, &request);
-            submitted.map_err(|error| {
-                self.failure(workers, worker, name, &error.to_string(), error.code().fault())
-            })?;
+            // A graph that is run names a leaf for each.
+            let leaf = member.worker.and_then(|worker| self.leaves.get(worker).copied().flatten());
+            all.push((member, leaf.unwrap_or(WorkerId(usize::MAX)), tensors, tags));
         }
-        Ok(())
+        let members: Vec<Member<'_>> = all
+            .iter()
+            .map(|(member, worker, tensors, tags)| Member {
+                worker: *worker,
+                kernel: member.call.map_or(0, |call| call.number()),
+                tensors,
+                tags,
+                scalars: &entry.scalars,
+            })
+            .collect();
+        match self.orchestrator.submit(&members) {
+            Ok(_) => {
+                self.submitted.push(task);
+                Ok(true)
+            }
+            Err(error) if error.code().fault() == Fault::Capacity && self.orchestrator.pending() > 0 => {
+                Ok(false)
+            }
+            // What failed before holds what there is not enough of, or ended the worker.
+            Err(_) if self.cause.is_some() => Ok(true),
+            Err(error) => {
+                let member = if let SubmitError::Member { member, .. } = error { member } else { 0 };
+                let worker = members.get(member).map(|member| member.worker);
+                Err(self.failure(task, worker, &error, error.code().fault()))
+            }
+        }
     }
 
-    /// Takes note of a member that is done, and of the tasks that need not wait for it any longer.
-    fn complete(&mut self, workers: &Workers, completion: Completion) -> Result<Finished, Failure> {
-        let Completion { worker, task, member, result } = completion;
-        if let Some(is_busy) = self.is_busy.get_mut(worker.0) {
-            *is_busy = false;
-        }
-        let reply = result.map_err(|failure| {
-            let fault = match &failure {
-                TaskFailure::MessageBroken => Fault::Machine,
-                TaskFailure::Reported(_) | TaskFailure::WorkerDied(_) => failure.code().fault(),
-            };
-            self.failure(workers, worker, task, &failure.to_string(), fault)
-        })?;
-        let task = usize::try_from(task).unwrap_or(usize::MAX);
-        let member = usize::try_from(member).unwrap_or(usize::MAX);
-        if let Some(left) = self.members_left.get_mut(task) {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
-                self.tasks_done = self.tasks_done.saturating_add(1);
-                self.show_progress(task);
-                let followers = self.followers.get_mut(task).map(std::mem::take).unwrap_or_default();
-                for follower in followers {
-                    if let Some(waits) = self.waits_for.get_mut(follower) {
-                        *waits = waits.saturating_sub(1);
-                        if *waits == 0 {
-                            self.enqueue(follower);
-                        }
+    /// Waits a moment for a task that is over. Says whether there may be more.
+    fn advance(&mut self) -> Result<bool, Failure> {
+        match self.orchestrator.wait(deadline(LOOK).min(self.until)) {
+            Ok(finished) => {
+                self.until = deadline(self.limit);
+                let task = self.task(finished.task);
+                match finished.outcome {
+                    Ok(replies) => {
+                        self.finished.push(Finished { task, replies });
+                        self.show_progress(task);
+                    }
+                    Err(TaskFailed::Own(cause) | TaskFailed::Poisoned(cause)) => {
+                        let is_dead = matches!(cause.failure, TaskFailure::WorkerDied(_));
+                        self.cause.get_or_insert(cause);
+                        return Ok(!is_dead);
                     }
                 }
+                Ok(true)
             }
+            Err(WaitError::Idle) => Ok(false),
+            Err(WaitError::TimedOut { .. }) if Instant::now() < self.until => Ok(true),
+            Err(WaitError::TimedOut { worker, task, .. }) => {
+                let what = format!("no task finished in {} s", self.limit.as_secs());
+                Err(self.failure(self.task(TaskId(task)), Some(worker), &what, Fault::Machine))
+            }
+            Err(error) => Err(Failure::machine(error.to_string())),
         }
-        Ok(Finished { task, member, reply })
+    }
+
+    fn failed(&self, cause: &Cause) -> Failure {
+        let fault = match &cause.failure {
+            TaskFailure::MessageBroken => Fault::Machine,
+            failure @ (TaskFailure::Reported(_) | TaskFailure::WorkerDied(_)) => failure.code().fault(),
+        };
+        self.failure(self.task(cause.task), Some(cause.worker), &cause.failure, fault)
+    }
+
+    /// The graph's task behind a number of the orchestrator's.
+    fn task(&self, TaskId(number): TaskId) -> usize {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        self.submitted.get(number).copied().unwrap_or(usize::MAX)
     }
 
     /// Why the run ends: what happened, to which task, on which worker.
-    fn failure(&self, workers: &Workers, worker: WorkerId, task: u64, what: &str, fault: Fault) -> Failure {
+    fn failure(
+        &self,
+        task: usize,
+        worker: Option<WorkerId>,
+        what: &dyn std::fmt::Display,
+        fault: Fault,
+    ) -> Failure {
         self.end_progress();
-        let entry = usize::try_from(task).ok().and_then(|task| self.graph.tasks.get(task));
-        let task = entry.map_or("unknown", |entry| entry.name.as_str());
-        let name = workers.name(worker).unwrap_or("unknown");
-        let pid = workers.pid(worker).unwrap_or(0);
-        let message = format!("task {task:?} on worker {name} (process {pid}): {what}");
+        let name = self.graph.tasks.get(task).map_or("unknown", |entry| entry.name.as_str());
+        let place = worker.map_or_else(String::new, |worker| place(self.orchestrator.workers(), worker));
+        let message = format!("task {name:?}{place}: {what}");
         match fault {
             Fault::Machine | Fault::Capacity | Fault::Library => Failure::machine(message),
             Fault::Nobody | Fault::Sender | Fault::Caller => Failure::broken(message),
@@ -200,20 +220,25 @@ impl<'a> Schedule<'a> {
     fn show_progress(&self, task: usize) {
         if self.shows_progress {
             let name = self.graph.tasks.get(task).map_or("", |task| task.name.as_str());
-            let (done, all) = (self.tasks_done, self.graph.tasks.len());
+            let (done, all) = (self.finished.len(), self.graph.tasks.len());
             tell(format_args!("\r\x1b[K\x1b[2m[{done}/{all}]\x1b[0m {}", Plain(name)));
         }
     }
 
     fn end_progress(&self) {
-        if self.shows_progress && self.tasks_done > 0 {
+        if self.shows_progress && !self.finished.is_empty() {
             tell(format_args!("\r\x1b[K"));
         }
     }
 }
 
+fn place(workers: &Workers, worker: WorkerId) -> String {
+    let (name, pid) = (workers.name(worker).unwrap_or("unknown"), workers.pid(worker).unwrap_or(0));
+    format!(" on worker {name} (process {pid})")
+}
+
 /// The arguments of a member.
-fn tensors(member: &Member, buffers: &[Buffer]) -> Result<Vec<Tensor>, bufabi_host::owner::OwnError> {
+fn tensors(member: &graph::Member, buffers: &[Buffer]) -> Result<Vec<Tensor>, OwnError> {
     let arguments = member.arguments.iter();
     let named = arguments.filter_map(|argument| Some((buffers.get(argument.buffer)?, &argument.view)));
     named.map(|(buffer, view)| buffer.tensor(view)).collect()
