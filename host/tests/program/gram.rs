@@ -1,11 +1,12 @@
-//! The example, with X in any kind of memory.
+//! The example with X in every kind of memory, on a flat tree and through host workers: the same bits out, one identity everywhere,
+//! and copies only where a device needs them.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::run::write;
+use crate::run::{left_by, write};
 use crate::{bufabi, folder, root};
 
 /// A folder with the example's arrays.
@@ -38,6 +39,120 @@ pub(crate) fn with_x(backend: &str) -> Value {
         _ => graph["buffers"][0]["backend"] = json!(backend),
     }
     graph
+}
+
+/// The same graph, its workers below host workers: both chips in one, or in one each a level deeper; or all in one.
+fn nested(mut graph: Value, tree: &Value, path_of: impl Fn(&str) -> String) -> Value {
+    let moved = |place: &mut Value| {
+        if let Some(name) = place.as_str() {
+            *place = json!(path_of(name));
+        }
+    };
+    for buffer in graph["buffers"].as_array_mut().unwrap() {
+        buffer.get_mut("worker").map(moved);
+    }
+    for task in graph["tasks"].as_array_mut().unwrap() {
+        moved(&mut task["worker"]);
+    }
+    graph["workers"] = tree.clone();
+    graph
+}
+
+/// The trees: flat, L4 to L3 to L2, and a level more for one chip.
+fn trees(graph: &Value) -> [(&'static str, Value); 3] {
+    let leaf = |name: &str, kind: &str| json!({"name": name, "kind": kind});
+    let host = |name: &str, workers: Value| json!({"name": name, "kind": "host", "workers": workers});
+    let (chip0, chip1, sub0) = (leaf("chip0", "chip"), leaf("chip1", "chip"), leaf("sub0", "sub"));
+    let through_l3 = json!([host("l3", json!([chip0, chip1])), sub0]);
+    let deeper =
+        json!([host("l4", json!([host("l3", json!([chip0])), chip1])), host("other", json!([sub0]))]);
+    [
+        ("flat", graph.clone()),
+        (
+            "l3",
+            nested(graph.clone(), &through_l3, |name| {
+                if name == "sub0" { name.to_owned() } else { format!("l3/{name}") }
+            }),
+        ),
+        (
+            "l4",
+            nested(graph.clone(), &deeper, |name| match name {
+                "chip0" => "l4/l3/chip0".to_owned(),
+                "chip1" => "l4/chip1".to_owned(),
+                other => format!("other/{other}"),
+            }),
+        ),
+    ]
+}
+
+/// Runs a graph whose outputs are the example's.
+pub(crate) fn run_to_the_bit(folder: &Path, graph: &Value) -> Value {
+    for name in ["gram.out.npy", "gram-rowsums.out.npy"] {
+        let _ = fs::remove_file(folder.join(name));
+    }
+    let ran = bufabi(&["run", write(folder, graph).to_str().unwrap(), "--json"]);
+    assert_eq!((ran.status, ran.complaint.as_str()), (0, ""), "{graph}");
+    assert_eq!(left_by(ran.pid), [""; 0]);
+    for (made, expected, nbytes) in [
+        ("gram.out.npy", "digits-gram.npy", 64 * 64 * 4),
+        ("gram-rowsums.out.npy", "digits-gram-rowsums.npy", 64 * 4),
+    ] {
+        // The headers may be padded differently; the data may not.
+        let data = |name: &str| {
+            let bytes = fs::read(folder.join(name)).unwrap();
+            bytes[bytes.len() - nbytes..].to_vec()
+        };
+        assert_eq!(data(made), data(expected), "{made}");
+    }
+    let told: Value = serde_json::from_str(&ran.out).unwrap();
+    assert!(told["outputs"].as_array().unwrap().iter().all(|output| output["equal"] == true));
+    told
+}
+
+/// Each argument names the identity that its buffer has where it is owned, and came by way of the workers above its leaf.
+fn check_arguments(told: &Value) {
+    let buffers = told["buffers"].as_array().unwrap();
+    for task in told["tasks"].as_array().unwrap() {
+        let worker = task["worker"].as_str().unwrap();
+        let forwarders: Vec<&str> = worker.match_indices('/').map(|(end, _)| &worker[..end]).collect();
+        assert_eq!(task["forwarded_by"], json!(forwarders));
+        for argument in task["args"].as_array().unwrap() {
+            let buffer = buffers.iter().find(|buffer| buffer["name"] == argument["buffer"]).unwrap();
+            assert_eq!(
+                (&argument["identity"], &argument["backend"]),
+                (&buffer["identity"], &buffer["backend"])
+            );
+        }
+    }
+}
+
+/// How the tasks on that chip came by X.
+fn resolved(told: &Value, chip: &str) -> Vec<String> {
+    let tasks = told["tasks"].as_array().unwrap().iter();
+    let of_chip = tasks.filter(|task| task["worker"].as_str().unwrap().ends_with(chip));
+    let arguments = of_chip.flat_map(|task| task["args"].as_array().unwrap());
+    arguments
+        .filter(|argument| argument["buffer"].as_str().unwrap().starts_with('X'))
+        .map(|argument| argument["resolved"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn x_in_memory_of_the_host_gives_the_same_bits_with_nothing_copied_however_many_hops_away() {
+    let folder = arrays("gram-host");
+    for (backend, first) in
+        [("posix_shm", "mapped now"), ("fork_shm", "inherited"), ("fork_cow", "inherited")]
+    {
+        for (tree, graph) in trees(&with_x(backend)) {
+            let told = run_to_the_bit(&folder, &graph);
+            check_arguments(&told);
+            assert_eq!(told["bytes_copied"], 0, "{backend}, {tree}");
+            for chip in ["chip0", "chip1"] {
+                assert_eq!(resolved(&told, chip), [first, "already mapped"], "{backend}, {tree}, {chip}");
+            }
+            assert_eq!(told["buffers"][0]["backend"].as_str().unwrap().to_ascii_lowercase(), backend);
+        }
+    }
 }
 
 #[test]

@@ -1,24 +1,25 @@
 //! `bufabi run`: the buffers, worker processes and tasks of a graph file, for real.
 
+mod buffers;
 mod interrupt;
 mod outputs;
 mod report;
 mod schedule;
 
-use std::io::{self, Read, Write, stdout};
+use std::io::{self, Write, stdout};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bufabi_core::wire::backend::BackendKind;
 use bufabi_host::kernels::StandardKernels;
 use bufabi_host::orchestrator::Orchestrator;
-use bufabi_host::owner::{Buffer, Endpoint};
+use bufabi_host::owner::Endpoint;
 use bufabi_host::worker::{self, WaitPolicy, WorkerSpec, Workers};
 use clap::Args;
 
 use crate::failure::Failure;
 use crate::graph::{self, Graph, Purpose, WorkerKind};
-use crate::npy::Array;
+use buffers::Buffers;
 use interrupt::Interrupt;
 use report::Report;
 
@@ -56,20 +57,16 @@ impl Run {
         refuse_unknown_kinds(&graph).map_err(|failure| failure.in_file(&self.graph))?;
         let interrupt = Interrupt::on_signals()?;
 
-        // The workers first: they inherit nothing that they do not need.
+        let in_file = |failure: Failure| failure.in_file(&self.graph);
         let endpoint = Endpoint::new().map_err(Failure::machine)?;
+        let mut buffers = Buffers::before_workers(&graph, &endpoint, &interrupt).map_err(in_file)?;
         let specs = specs(&graph.workers, None);
         let workers = Workers::spawn(&endpoint, &specs, &StandardKernels, WaitPolicy::default())
             .map_err(Failure::machine)?;
         let capacities = schedule::capacities(&graph);
         let mut orchestrator =
             Orchestrator::with_capacities(workers, &capacities).map_err(Failure::machine)?;
-        let mut buffers = Vec::new();
-        for (index, buffer) in graph.buffers.iter().enumerate() {
-            let made = make(&endpoint, buffer, &interrupt);
-            buffers
-                .push(made.map_err(|failure| failure.at(&format!("buffers[{index}]")).in_file(&self.graph))?);
-        }
+        buffers.after_workers(&graph, &endpoint, &interrupt).map_err(in_file)?;
         let limit = Duration::from_secs(self.timeout);
         let finished = schedule::run(&graph, &mut orchestrator, &buffers, &interrupt, limit)?;
         let mut report = Report::new(&graph, orchestrator.workers(), &buffers, finished);
@@ -86,9 +83,7 @@ impl Run {
             interrupt.check()?;
             outputs::write(output, &buffers).map_err(|failure| at(failure, index))?;
         }
-        for mut buffer in buffers {
-            buffer.release().map_err(Failure::machine)?;
-        }
+        buffers.release()?;
         report.finish(start.elapsed());
         let mut out = io::BufWriter::new(stdout().lock());
         let written = if self.json { report.write_json(&mut out) } else { report.write_text(&mut out) };
@@ -110,9 +105,9 @@ fn deadline(after: Duration) -> Instant {
 /// What this program's processes cannot do is refused before anything is made.
 fn refuse_unknown_kinds(graph: &Graph) -> Result<(), Failure> {
     for (index, buffer) in graph.buffers.iter().enumerate() {
-        if buffer.backend != BackendKind::PosixShm {
-            let name = buffer.backend.name().to_ascii_lowercase();
-            let message = format!("run makes no {name} buffers");
+        let kind = buffer.backend;
+        if !matches!(kind, BackendKind::PosixShm | BackendKind::ForkShm | BackendKind::ForkCow) {
+            let message = format!("run makes no {} buffers", kind.name().to_ascii_lowercase());
             return Err(Failure::usage(message).at(&format!("buffers[{index}].backend")));
         }
     }
@@ -137,33 +132,4 @@ fn specs(workers: &[graph::Worker], above: Option<&str>) -> Vec<WorkerSpec> {
             },
         })
         .collect()
-}
-
-/// Makes a buffer and fills it with its array.
-fn make(endpoint: &Endpoint, entry: &graph::Buffer, interrupt: &Interrupt) -> Result<Buffer, Failure> {
-    let buffer = endpoint.create_buffer(entry.nbytes, entry.access).map_err(Failure::machine)?;
-    let Some(path) = &entry.npy else { return Ok(buffer) };
-    let unreadable = |error: io::Error| Failure::usage(format!("{}: {error}", path.display())).at("npy");
-    let mut data = Array::open(path).and_then(Array::into_data).map_err(unreadable)?;
-    let mapping = buffer.mapping().ok_or_else(|| Failure::machine("the buffer is gone"))?;
-    let mut piece = vec![0; 1 << 18];
-    let mut offset = 0_usize;
-    loop {
-        interrupt.check()?;
-        match data.read(&mut piece).map_err(unreadable)? {
-            0 => break,
-            count => {
-                let bytes = piece.get(..count).unwrap_or_default();
-                // The array may have grown since its size was taken; the file is not followed then.
-                mapping.write(offset, bytes).map_err(Failure::machine)?;
-                offset = offset.saturating_add(count);
-            }
-        }
-    }
-    if u64::try_from(offset) == Ok(entry.nbytes) {
-        Ok(buffer)
-    } else {
-        let message = format!("{} bytes were promised, {offset} came", entry.nbytes);
-        Err(Failure::usage(format!("{}: {message}", path.display())).at("npy"))
-    }
 }

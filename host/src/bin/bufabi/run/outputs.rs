@@ -6,9 +6,9 @@ use std::path::Path;
 use bufabi_core::DType;
 use bufabi_host::memory::Operand;
 use bufabi_host::memory::lines::read_in_order;
-use bufabi_host::owner::Buffer;
 use half::{bf16, f16};
 
+use super::buffers::Buffers;
 use crate::failure::Failure;
 use crate::graph::Output;
 use crate::npy::{self, Array};
@@ -25,24 +25,16 @@ pub(super) enum Outcome {
 }
 
 /// Compares an output with what was expected.
-pub(super) fn compare(output: &Output, buffers: &[Buffer]) -> Result<Outcome, Failure> {
+pub(super) fn compare(output: &Output, buffers: &Buffers) -> Result<Outcome, Failure> {
     let Some(path) = &output.expect else { return Ok(Outcome::Written) };
-    compare_with(&operand(output, buffers)?, path)
+    compare_with(&buffers.operand(output.buffer, output.view)?, path)
         .map_err(|error| Failure::usage(format!("{}: {error}", path.display())).at("expect"))
 }
 
-/// The elements of an output.
-fn operand<'a>(output: &Output, buffers: &'a [Buffer]) -> Result<Operand<'a>, Failure> {
-    let gone = || Failure::machine("the buffer is gone");
-    let buffer = buffers.get(output.buffer).ok_or_else(gone)?;
-    let operand = buffer.mapping().ok_or_else(gone)?.operand(output.view);
-    operand.map_err(|error| Failure::broken(error.to_string()))
-}
-
 /// Writes an output, if it is wanted as a file.
-pub(super) fn write(output: &Output, buffers: &[Buffer]) -> Result<(), Failure> {
+pub(super) fn write(output: &Output, buffers: &Buffers) -> Result<(), Failure> {
     let Some(path) = &output.npy else { return Ok(()) };
-    let operand = operand(output, buffers)?;
+    let operand = buffers.operand(output.buffer, output.view)?;
     let (dtype, shape) = (output.view.dtype(), output.view.shapes());
     let written = npy::write(path, dtype, shape, |out| read_in_order(&operand, |bytes| out.write_all(bytes)));
     written.map_err(|error| {

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bufabi_host::consumer::Resolution;
-use bufabi_host::owner::Buffer;
 use bufabi_host::worker::{Reply, Workers};
 use serde_json::{Value, json};
 
+use super::buffers::Buffers;
 use super::outputs::Outcome;
 use super::schedule::Finished;
-use crate::graph::{Graph, Output};
+use crate::graph::{self, Graph, Output};
 use crate::table::{counted, write_table};
 use crate::terminal::Plain;
 
@@ -44,15 +44,15 @@ impl<'a> Report<'a> {
     pub(super) fn new(
         graph: &'a Graph,
         workers: &Workers,
-        buffers: &[Buffer],
+        buffers: &Buffers,
         mut finished: Vec<Finished>,
     ) -> Self {
-        let row = |(index, buffer): (usize, &Buffer)| BufferRow {
-            identity: buffer.identity().to_string(),
-            backend: graph.buffers.get(index).map_or("", |buffer| buffer.backend.name()),
+        let row = |(index, entry): (usize, &graph::Buffer)| BufferRow {
+            identity: buffers.identity(index).map_or_else(String::new, |identity| identity.to_string()),
+            backend: entry.backend.name(),
             mapped_by: Vec::new(),
         };
-        let mut buffers: Vec<BufferRow> = buffers.iter().enumerate().map(row).collect();
+        let mut buffers: Vec<BufferRow> = graph.buffers.iter().enumerate().map(row).collect();
         finished.sort_by_key(|finished| finished.task);
         let mut tasks = Vec::new();
         for Finished { task, replies } in finished {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use bufabi_core::dependencies::{Capacities, Hazard};
 use bufabi_core::{Fault, Tag, Tensor};
 use bufabi_host::orchestrator::{Cause, Member, Orchestrator, SubmitError, TaskFailed, TaskId};
-use bufabi_host::owner::{Buffer, OwnError};
+use bufabi_host::owner::OwnError;
 use bufabi_host::worker::{Reply, TaskFailure, WaitError, WorkerId, Workers};
 
+use super::buffers::Buffers;
 use super::deadline;
 use super::interrupt::Interrupt;
 use crate::failure::Failure;
@@ -54,7 +55,7 @@ pub(super) fn capacities(graph: &Graph) -> Capacities {
 struct Schedule<'a> {
     graph: &'a Graph,
     orchestrator: &'a mut Orchestrator,
-    buffers: &'a [Buffer],
+    buffers: &'a Buffers,
     /// The leaf that each worker of the graph is; a host worker is none.
     leaves: Vec<Option<WorkerId>>,
     /// The tasks that the orchestrator has, in the order of its numbers.
@@ -73,7 +74,7 @@ struct Schedule<'a> {
 pub(super) fn run(
     graph: &Graph,
     orchestrator: &mut Orchestrator,
-    buffers: &[Buffer],
+    buffers: &Buffers,
     interrupt: &Interrupt,
     limit: Duration,
 ) -> Result<Vec<Finished>, Failure> {
@@ -238,8 +239,6 @@ fn place(workers: &Workers, worker: WorkerId) -> String {
 }
 
 /// The arguments of a member.
-fn tensors(member: &graph::Member, buffers: &[Buffer]) -> Result<Vec<Tensor>, OwnError> {
-    let arguments = member.arguments.iter();
-    let named = arguments.filter_map(|argument| Some((buffers.get(argument.buffer)?, &argument.view)));
-    named.map(|(buffer, view)| buffer.tensor(view)).collect()
+fn tensors(member: &graph::Member, buffers: &Buffers) -> Result<Vec<Tensor>, OwnError> {
+    member.arguments.iter().map(|argument| buffers.tensor(argument.buffer, &argument.view)).collect()
 }
