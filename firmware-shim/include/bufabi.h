@@ -22,6 +22,26 @@
 #define BUFABI_QUEUE_ERROR 3
 
 /**
+ * No byte belongs to both.
+ */
+#define BUFABI_RELATION_DISJOINT 0
+
+/**
+ * Some byte belongs to both.
+ */
+#define BUFABI_RELATION_OVERLAPPING 1
+
+/**
+ * Every byte of the second belongs to the first.
+ */
+#define BUFABI_RELATION_COVERING 2
+
+/**
+ * Whether a byte belongs to both takes longer to tell than a fixed bound of work: they may overlap.
+ */
+#define BUFABI_RELATION_MAY_OVERLAP 3
+
+/**
  * The version of this interface: the upper 16 bits change when a program must be compiled again, the lower 16 when functions were
  * added.
  */
@@ -136,6 +156,87 @@ typedef struct bufabi_queue_reservation_t {
    */
   uint64_t nbytes;
 } bufabi_queue_reservation_t;
+
+/**
+ * What a descriptor says. Which of the last five a backend has, and needs: FORK_SHM, FORK_COW, VMM_WINDOW and DEVICE_MALLOC `base`,
+ * POSIX_SHM `shm_name`, VMM_SHAREABLE the other three, REMOTE_SIDECAR none of them. The rest is 0.
+ */
+typedef struct bufabi_descriptor_fields_t {
+  /**
+   * The allocation's name; its generation is not 0.
+   */
+  bufabi_identity_t identity;
+  /**
+   * Bytes of the backing.
+   */
+  uint64_t nbytes;
+  /**
+   * For people reading logs; 0 is none.
+   */
+  uint32_t owner_worker_path_id;
+  /**
+   * HOST 0, DEVICE 1. Only REMOTE_SIDECAR has a choice; for the others it follows from the backend, and is not looked at.
+   */
+  int32_t address_space;
+  /**
+   * READ 0, WRITE 1, READWRITE 2.
+   */
+  int32_t access;
+  /**
+   * FORK_SHM 0, POSIX_SHM 1, VMM_WINDOW 2, REMOTE_SIDECAR 3, DEVICE_MALLOC 4, FORK_COW 5, VMM_SHAREABLE 6.
+   */
+  int32_t backend_kind;
+  /**
+   * The backing's address, not 0.
+   */
+  uint64_t base;
+  /**
+   * The object's name without a leading slash, 1 to 32 characters from 0x21 to 0x7E but no `/`, and a closing NUL.
+   */
+  char shm_name[40];
+  /**
+   * The exporter's device.
+   */
+  int32_t device_id;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+  /**
+   * The driver's handle, not 0.
+   */
+  uint64_t shareable_handle;
+  /**
+   * Bytes to map, at least `nbytes`.
+   */
+  uint64_t mapping_bytes;
+} bufabi_descriptor_fields_t;
+
+/**
+ * Where the elements of a tensor lie in its backing.
+ */
+typedef struct bufabi_view_t {
+  /**
+   * Bytes from the backing's start to the first element.
+   */
+  uint64_t byte_offset;
+  /**
+   * The elements' type: 0 to 14.
+   */
+  int32_t dtype;
+  /**
+   * Dimensions, 1 to 5.
+   */
+  uint32_t ndims;
+  /**
+   * Elements of each dimension, none 0; 0 past `ndims`.
+   */
+  uint32_t shapes[5];
+  /**
+   * Elements from one index to the next, none 0; 0 past `ndims`.
+   */
+  uint32_t strides[5];
+} bufabi_view_t;
 
 #ifdef __cplusplus
 extern "C" {
@@ -362,6 +463,151 @@ bufabi_status_t bufabi_queue_commit(struct bufabi_queue_t *queue,
  */
 bufabi_status_t bufabi_queue_cancel(struct bufabi_queue_t *queue,
                                     uint64_t number);
+
+/**
+ * Whether two identities name one allocation; their padding takes no part. `*equal` is 0 or 1.
+ *
+ * The caller promises:
+ * `first` and `second` each point to an identity that nobody writes during the call, `equal` to an int32_t that may be written.
+ */
+bufabi_status_t bufabi_identity_equal(const bufabi_identity_t *first,
+                                      const bufabi_identity_t *second,
+                                      int32_t *equal);
+
+/**
+ * Bytes of an element of that type: 1, 2, 4 or 8.
+ *
+ * The caller promises:
+ * `nbytes` points to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_dtype_size(int32_t dtype, uint32_t *nbytes);
+
+/**
+ * Writes the descriptor that says this, padding and tail zero; only if it breaks no rule.
+ *
+ * The caller promises:
+ * `fields` points to fields that nobody writes during the call, `descriptor` to a descriptor that may be written.
+ */
+bufabi_status_t bufabi_descriptor_encode(const struct bufabi_descriptor_fields_t *fields,
+                                         bufabi_descriptor_t *descriptor);
+
+/**
+ * Checks the `len` bytes of a descriptor, as `bufabi_descriptor_check` does, and writes what it says. What its backend does not
+ * have is 0.
+ *
+ * The caller promises:
+ * `bytes` points to `len` readable bytes that nobody writes during the call, `fields` to fields that may be written.
+ */
+bufabi_status_t bufabi_descriptor_decode(const void *bytes,
+                                         size_t len,
+                                         struct bufabi_descriptor_fields_t *fields);
+
+/**
+ * Makes a dense row-major view of `ndims` dimensions, 1 to 5; it may lie anywhere in a backing of any size.
+ *
+ * The caller promises:
+ * `shapes` points to `ndims` numbers that nobody writes during the call, `view` to a view that may be written.
+ */
+bufabi_status_t bufabi_view_row_major(uint64_t byte_offset,
+                                      int32_t dtype,
+                                      const uint32_t *shapes,
+                                      uint32_t ndims,
+                                      struct bufabi_view_t *view);
+
+/**
+ * Writes the tensor of a backing and a view of it, padding zero; only if neither breaks a rule.
+ *
+ * The caller promises:
+ * `descriptor` and `view` point to a descriptor and a view that nobody writes during the call, `tensor` to a tensor that may be
+ * written.
+ */
+bufabi_status_t bufabi_tensor_encode(const bufabi_descriptor_t *descriptor,
+                                     const struct bufabi_view_t *view,
+                                     bufabi_tensor_t *tensor);
+
+/**
+ * Checks the `len` bytes of a tensor, as `bufabi_tensor_check` does, and writes its backing, padding zero, and its view.
+ *
+ * The caller promises:
+ * `bytes` points to `len` readable bytes that nobody writes during the call, `descriptor` and `view` to a descriptor and a view that may be written.
+ */
+bufabi_status_t bufabi_tensor_decode(const void *bytes,
+                                     size_t len,
+                                     bufabi_descriptor_t *descriptor,
+                                     struct bufabi_view_t *view);
+
+/**
+ * Bytes of a blob with so many tensors and scalars.
+ *
+ * The caller promises:
+ * `nbytes` points to a size_t that may be written.
+ */
+bufabi_status_t bufabi_blob_size(size_t tensors, size_t scalars, size_t *nbytes);
+
+/**
+ * Writes the blob of these tensors and scalars to the `capacity` bytes at `blob`, any alignment, and its size to `*nbytes`. Each tensor
+ * is checked, and written with its padding zero. On a status other than 0 nothing was written.
+ *
+ * The caller promises:
+ * `tensors` and `scalars` point to as many as said, which nobody writes during the call; `blob` to `capacity` bytes and `nbytes` to a
+ * size_t that may be written.
+ */
+bufabi_status_t bufabi_blob_encode(const bufabi_tensor_t *tensors,
+                                   size_t tensor_count,
+                                   const uint64_t *scalars,
+                                   size_t scalar_count,
+                                   void *blob,
+                                   size_t capacity,
+                                   size_t *nbytes);
+
+/**
+ * Checks a blob as `bufabi_blob_check` does, and copies its tensors and scalars out. The counts are written whenever they are known, so
+ * also when there is not room for all; then nothing else is written.
+ *
+ * The caller promises:
+ * `bytes` points to `readable` readable bytes that nobody writes during the call; `tensors` and `scalars` to as many as their
+ * capacities say that may be written, `tensor_count` and `scalar_count` each to a size_t that may be.
+ */
+bufabi_status_t bufabi_blob_decode(const void *bytes,
+                                   size_t readable,
+                                   bufabi_tensor_t *tensors,
+                                   size_t tensor_capacity,
+                                   uint64_t *scalars,
+                                   size_t scalar_capacity,
+                                   size_t *tensor_count,
+                                   size_t *scalar_count);
+
+/**
+ * Whether what a tag needs is granted: `access` is READ 0, WRITE 1 or READWRITE 2, `tag` INPUT 0, OUTPUT 1, INOUT 2, OUTPUT_EXISTING 3 or
+ * NO_DEP 4.
+ */
+bufabi_status_t bufabi_rights_check(int32_t access,
+                                    int32_t tag);
+
+/**
+ * How the bytes of the second tensor lie to those of the first, exactly: `*relation` is one of `BUFABI_RELATION_...`. Tensors of
+ * two backings are disjoint.
+ *
+ * The caller promises:
+ * `first` and `second` each point to a tensor that nobody writes during the call, `relation` to an int32_t that may be written.
+ */
+bufabi_status_t bufabi_tensor_relate(const bufabi_tensor_t *first,
+                                     const bufabi_tensor_t *second,
+                                     int32_t *relation);
+
+/**
+ * The lowest byte that belongs to both tensors, in bytes from the backing's start. `*relation` is `BUFABI_RELATION_DISJOINT` when there
+ * is none, and `*byte` is then not written; `BUFABI_RELATION_OVERLAPPING` when `*byte` is it; `BUFABI_RELATION_MAY_OVERLAP` when
+ * that takes longer to tell than a fixed bound of work: then no byte below `*byte` is, and perhaps none above.
+ *
+ * The caller promises:
+ * `first` and `second` each point to a tensor that nobody writes during the call, `relation` to an int32_t and `byte` to a
+ * uint64_t that may be written.
+ */
+bufabi_status_t bufabi_tensor_first_common(const bufabi_tensor_t *first,
+                                           const bufabi_tensor_t *second,
+                                           int32_t *relation,
+                                           uint64_t *byte);
 
 /**
  * `BUFABI_ABI_VERSION` of the library. A program compares its upper 16 bits with those of its header's.

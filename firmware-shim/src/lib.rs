@@ -23,9 +23,18 @@ mod boundary;
 mod check;
 #[path = "../../core/c-abi/chip.rs"]
 mod chip;
+#[path = "../../core/c-abi/number.rs"]
+mod number;
 #[cfg(feature = "panic-handler")]
 mod panic;
+#[path = "../../core/c-abi/parameter.rs"]
+#[expect(dead_code, reason = "the host library uses all of it")]
+mod parameter;
 mod queue;
+#[path = "../../core/c-abi/record.rs"]
+mod record;
+#[path = "../../core/c-abi/relation.rs"]
+mod relation;
 #[path = "../../core/c-abi/size.rs"]
 mod size;
 #[path = "../../core/c-abi/status.rs"]
@@ -39,6 +48,15 @@ pub use queue::{
     bufabi_queue_is_drained, bufabi_queue_peer_aborted, bufabi_queue_poison, bufabi_queue_read,
     bufabi_queue_receive, bufabi_queue_release, bufabi_queue_reserve, bufabi_queue_send, bufabi_queue_size,
     bufabi_queue_write,
+};
+pub use record::{
+    DescriptorFields, ViewFields, bufabi_blob_decode, bufabi_blob_encode, bufabi_blob_size,
+    bufabi_descriptor_decode, bufabi_descriptor_encode, bufabi_dtype_size, bufabi_identity_equal,
+    bufabi_tensor_decode, bufabi_tensor_encode, bufabi_view_row_major,
+};
+pub use relation::{
+    RELATION_COVERING, RELATION_DISJOINT, RELATION_MAY_OVERLAP, RELATION_OVERLAPPING, bufabi_rights_check,
+    bufabi_tensor_first_common, bufabi_tensor_relate,
 };
 pub use size::{
     ABI_VERSION, bufabi_abi_version, bufabi_blob_header_size, bufabi_chip_storage_task_args_size,

@@ -24,7 +24,14 @@ const FIRMWARE: Header = Header {
 ",
     names: &[
         ("ABI_VERSION", "BUFABI_ABI_VERSION"),
-        ("Status", "bufabi_status_t"),
+        ("DescriptorFields", "bufabi_descriptor_fields_t"),
+        ("RELATION_COVERING", "BUFABI_RELATION_COVERING"),
+        ("RELATION_DISJOINT", "BUFABI_RELATION_DISJOINT"),
+        ("RELATION_MAY_OVERLAP", "BUFABI_RELATION_MAY_OVERLAP"),
+        ("RELATION_OVERLAPPING", "BUFABI_RELATION_OVERLAPPING"),
+        ("RawDescriptor", "bufabi_descriptor_t"),
+        ("RawIdentity", "bufabi_identity_t"),
+        ("RawTensor", "bufabi_tensor_t"),
         ("Resolve", "bufabi_resolve_t"),
         ("Machine", "bufabi_queue_machine_t"),
         ("Message", "bufabi_queue_message_t"),
@@ -33,6 +40,8 @@ const FIRMWARE: Header = Header {
         ("Queue", "bufabi_queue_t"),
         ("QueueReservation", "bufabi_queue_reservation_t"),
         ("QueueWindow", "bufabi_queue_window_t"),
+        ("Status", "bufabi_status_t"),
+        ("ViewFields", "bufabi_view_t"),
     ],
 };
 

@@ -24,9 +24,13 @@ mod consumer;
 mod endpoint;
 mod handle;
 mod mapping;
+#[path = "../../../core/c-abi/number.rs"]
 mod number;
+#[path = "../../../core/c-abi/parameter.rs"]
 mod parameter;
+#[path = "../../../core/c-abi/record.rs"]
 mod record;
+#[path = "../../../core/c-abi/relation.rs"]
 mod relation;
 #[path = "../../../core/c-abi/size.rs"]
 mod size;

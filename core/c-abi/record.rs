@@ -4,11 +4,12 @@ use core::ffi::{c_char, c_void};
 use core::num::NonZeroU64;
 
 use bufabi_core::wire::backend::BackendKind;
-use bufabi_core::wire::blob;
+use bufabi_core::wire::blob::{self, RawBlobHeader};
 use bufabi_core::wire::body::{Body, ShmName};
 use bufabi_core::wire::descriptor;
 use bufabi_core::wire::identity::RawIdentity;
 use bufabi_core::{Blob, Code, Descriptor, RawDescriptor, RawTensor, Tensor, View};
+use zerocopy::little_endian::I32;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
 
 use super::boundary::{answer, noted};
@@ -364,12 +365,26 @@ pub unsafe extern "C" fn bufabi_blob_encode(
         if size > out.len() {
             return Err(Code::BufferTooSmall);
         }
-        let owned: Vec<Tensor> =
-            raw.iter().map(|raw| tensor(raw).map(|tensor| tensor.to_owned())).collect::<Result<_, _>>()?;
-        let mut bytes = vec![0; size];
-        let written = blob::encode(&owned, scalars, &mut bytes);
-        nbytes.set(written.map_err(|error| noted(error.code(), &error))?);
-        out.set(&bytes);
+        for raw in raw {
+            tensor(raw)?;
+        }
+        // Both counts fit: their blob's size is a number.
+        let count = |count: usize| I32::new(i32::try_from(count).unwrap_or(i32::MAX));
+        let header = RawBlobHeader { tensor_count: count(raw.len()), scalar_count: count(scalars.len()) };
+        let mut at = 0_usize;
+        let mut write = |bytes: &[u8]| {
+            out.set_from(at, bytes);
+            at = at.saturating_add(bytes.len());
+        };
+        write(header.as_bytes());
+        for raw in raw {
+            // Its padding is written as zero, whatever it came with.
+            write(tensor(raw)?.to_owned().raw().as_bytes());
+        }
+        for scalar in scalars {
+            write(&scalar.to_le_bytes());
+        }
+        nbytes.set(size);
         Ok(())
     })
 }
