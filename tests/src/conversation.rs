@@ -35,6 +35,7 @@ pub fn requests() -> Result<Vec<Request>, String> {
         ("tensors.txt", "tensor", 1),
         ("blobs.txt", "blob", 2),
         ("chip.txt", "chip", 2),
+        ("overlaps.txt", "overlap", 2),
     ] {
         for line in vectors(file)?.lines() {
             let words: Vec<&str> = line.split(' ').collect();

@@ -1,5 +1,6 @@
 //! Requests in, answers out, in fixed storage: the core's types as firmware uses them.
 
+use bufabi_core::overlap::{Relation, relate};
 use bufabi_core::wire::body::Body;
 use bufabi_core::wire::chip_args::MaterializeError;
 use bufabi_core::{Blob, BlobError, ChipStorageTaskArgs, ChipTensor, Code, Descriptor, RawTensor, Tensor};
@@ -95,12 +96,33 @@ fn answer<S: Streams>(
                 Err(error) => say_blob_error(streams, error),
             }
         }
+        b"overlap" => {
+            let (first, rest) = unhex_first(word(), record);
+            answer_overlap(first, unhex(word(), rest), streams)
+        }
         b"task" => {
             let readable = parse(word(), 10);
             answer_task(at_most(readable, unhex(word(), record)), task_args, streams)
         }
         _ => streams.write(b"unknown request"),
     }
+}
+
+/// Whether some byte belongs to both tensors, and whether every byte of the second belongs to the first.
+fn answer_overlap<S: Streams>(first: &[u8], second: &[u8], streams: &mut S) -> Result<(), S::Error> {
+    let (first, second) = match (Tensor::from_bytes(first), Tensor::from_bytes(second)) {
+        (Ok(first), Ok(second)) => (first, second),
+        (Err(error), _) | (_, Err(error)) => return say_code(streams, error.code()),
+    };
+    if first.descriptor().identity() != second.descriptor().identity() {
+        return streams.write(b"0 0");
+    }
+    streams.write(match relate(&first.view(), &second.view()) {
+        Relation::Disjoint => b"0 0".as_slice(),
+        Relation::Overlapping { covers: false } => b"1 0",
+        Relation::Overlapping { covers: true } => b"1 1",
+        Relation::MayOverlap => b"not known",
+    })
 }
 
 /// Makes a chip's arguments of a blob, and writes them out.
@@ -191,6 +213,15 @@ fn parse(digits: &[u8], radix: u32) -> u64 {
         let value = char::from(byte).to_digit(radix).unwrap_or(0);
         number.wrapping_mul(u64::from(radix)).wrapping_add(u64::from(value))
     })
+}
+
+/// The bytes that hex digits write, and the rest of `record`.
+fn unhex_first<'a>(digits: &[u8], record: &'a mut [u8]) -> (&'a [u8], &'a mut [u8]) {
+    let length = (digits.len() / 2).min(record.len());
+    match record.split_at_mut_checked(length) {
+        Some((first, rest)) => (unhex(digits, first), rest),
+        None => (&[], &mut []),
+    }
 }
 
 /// The bytes that hex digits write, in `record`; `-` writes none.

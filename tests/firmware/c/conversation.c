@@ -8,6 +8,7 @@
 /* One request, read into storage that never moves. */
 static char line[2 * MAX_RECORD + 64];
 static _Alignas(8) unsigned char record[MAX_RECORD];
+static bufabi_tensor_t pair[2];
 static _Alignas(64) unsigned char chip_tensor[sizeof(bufabi_chip_tensor_t)];
 static bufabi_chip_storage_task_args_t task_args;
 
@@ -99,10 +100,10 @@ static size_t unhex_readable(char **rest) {
 
 /* ---- How deep a call goes ---- */
 
-enum { DESCRIPTOR_CHECK, TENSOR_CHECK, BLOB_CHECK, CHIP_TENSOR_FROM, BLOB_MATERIALIZE, FUNCTIONS };
+enum { DESCRIPTOR_CHECK, TENSOR_CHECK, BLOB_CHECK, CHIP_TENSOR_FROM, BLOB_MATERIALIZE, TENSOR_RELATE, FUNCTIONS };
 static const char *const function_names[FUNCTIONS] = {
     "bufabi_descriptor_check", "bufabi_tensor_check", "bufabi_blob_check",
-    "bufabi_chip_tensor_from", "bufabi_blob_materialize",
+    "bufabi_chip_tensor_from", "bufabi_blob_materialize", "bufabi_tensor_relate",
 };
 static uint32_t deepest[FUNCTIONS];
 
@@ -110,7 +111,7 @@ static uint32_t deepest[FUNCTIONS];
 #define MEASURED(function, call) (call)
 #else
 /* The bytes below the stack pointer are painted before the call; afterwards the lowest that lost its paint tells the depth. */
-#define PROBE 4096
+enum { PROBE = 4096, DEEP_PROBE = 32768 };
 #define PAINT 0xa5u
 
 static inline __attribute__((always_inline)) uintptr_t stack_pointer(void) {
@@ -119,14 +120,14 @@ static inline __attribute__((always_inline)) uintptr_t stack_pointer(void) {
     return pointer;
 }
 
-static inline __attribute__((always_inline)) void paint_stack(void) {
+static inline __attribute__((always_inline)) void paint_stack(uintptr_t probe) {
     uintptr_t top = stack_pointer();
-    for (uintptr_t at = top - PROBE; at < top; at++)
+    for (uintptr_t at = top - probe; at < top; at++)
         *(volatile unsigned char *)at = PAINT;
 }
 
-static inline __attribute__((always_inline)) uint32_t painted_over(void) {
-    uintptr_t top = stack_pointer(), at = top - PROBE;
+static inline __attribute__((always_inline)) uint32_t painted_over(uintptr_t probe) {
+    uintptr_t top = stack_pointer(), at = top - probe;
     while (at < top && *(volatile unsigned char *)at == PAINT)
         at++;
     return (uint32_t)(top - at);
@@ -134,9 +135,10 @@ static inline __attribute__((always_inline)) uint32_t painted_over(void) {
 
 #define MEASURED(function, call)                       \
     __extension__({                                    \
-        paint_stack();                                 \
+        uintptr_t probe = function == TENSOR_RELATE ? DEEP_PROBE : PROBE; \
+        paint_stack(probe);                            \
         bufabi_status_t measured = (call);             \
-        uint32_t depth = painted_over();               \
+        uint32_t depth = painted_over(probe);          \
         if (depth > deepest[function])                 \
             deepest[function] = depth;                 \
         measured;                                      \
@@ -215,6 +217,25 @@ static void answer_task(size_t readable) {
         say(" ");
         say_hex(&task_args.scalars[i], sizeof task_args.scalars[i]);
     }
+}
+
+/* Whether some byte belongs to both, and whether every byte of the second belongs to the first. */
+static void answer_overlap(char **rest) {
+    int32_t relation = -1;
+    for (int i = 0; i < 2; i++) {
+        size_t len = unhex(next_word(rest));
+        unsigned char *tensor = (unsigned char *)&pair[i];
+        for (size_t at = 0; at < sizeof pair[i]; at++)
+            tensor[at] = at < len ? record[at] : 0;
+    }
+    bufabi_status_t status = MEASURED(TENSOR_RELATE, bufabi_tensor_relate(&pair[0], &pair[1], &relation));
+    if (status != BUFABI_STATUS_OK)
+        say_status(status);
+    else
+        say(relation == BUFABI_RELATION_DISJOINT      ? "0 0"
+            : relation == BUFABI_RELATION_OVERLAPPING ? "1 0"
+            : relation == BUFABI_RELATION_COVERING    ? "1 1"
+                                                      : "not known");
 }
 
 static void answer_stack(void) {
@@ -336,6 +357,8 @@ static void answer_request(char *rest) {
         answer_chip(len, parse(next_word(&rest), 16));
     } else if (same_text(request, "task")) {
         answer_task(unhex_readable(&rest));
+    } else if (same_text(request, "overlap")) {
+        answer_overlap(&rest);
     } else if (same_text(request, "arguments")) {
         answer_arguments();
     } else if (same_text(request, "stack")) {

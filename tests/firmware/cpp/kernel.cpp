@@ -99,6 +99,22 @@ std::string answer_task(const Bytes &blob) {
     return answer;
 }
 
+std::string answer_overlap(const Bytes &first, const Bytes &second) {
+    std::array<bufabi_tensor_t, 2> pair;
+    if (first.size() != sizeof pair[0] || second.size() != sizeof pair[1]) return "no tensor";
+    std::memcpy(&pair[0], first.data(), sizeof pair[0]);
+    std::memcpy(&pair[1], second.data(), sizeof pair[1]);
+    std::int32_t relation = -1;
+    const auto status = bufabi_tensor_relate(&pair[0], &pair[1], &relation);
+    if (status != BUFABI_STATUS_OK) return name(status);
+    switch (relation) {
+    case BUFABI_RELATION_DISJOINT: return "0 0";
+    case BUFABI_RELATION_OVERLAPPING: return "1 0";
+    case BUFABI_RELATION_COVERING: return "1 1";
+    default: return "not known";
+    }
+}
+
 std::string answer_arguments() {
     std::array<std::int32_t, 2> counts{77, 78};
     Bytes record(256);
@@ -138,6 +154,7 @@ std::string answer(const std::string &request) {
         return name(bufabi_tensor_check(address(bytes), bytes.size()));
     }
     if (what == "chip") return answer_chip(unhex(first), number<std::uint64_t>(second, 16));
+    if (what == "overlap") return answer_overlap(unhex(first), unhex(second));
     Bytes blob = unhex(second);
     if (const auto readable = number<std::size_t>(first, 10); readable < blob.size()) {
         blob.resize(readable);
