@@ -1,6 +1,7 @@
 //! What the suites share: where the vectors are and how their hex is read, regions in memory, clocks.
 #![forbid(unsafe_code)]
 
+pub mod apart;
 pub mod clock;
 pub mod conversation;
 pub mod device;

@@ -33,6 +33,12 @@ pub trait Backend: fmt::Debug + Send + Sync {
     fn map(&self, descriptor: &Descriptor) -> Result<Mapping, ResolveError>;
 }
 
+/// What every process of a host can reach: POSIX shared memory, and what it inherited.
+#[must_use]
+pub fn of_host() -> Vec<Box<dyn Backend>> {
+    vec![Box::new(posix_shm::PosixShm), Box::new(fork_shm::ForkShm), Box::new(fork_cow::ForkCow)]
+}
+
 /// Why a backing cannot be reached from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveError {

@@ -17,10 +17,7 @@ use bufabi_core::{Access, Descriptor, Identity, RawDescriptor, View, ViewError};
 
 pub use error::{CloseError, ImportError};
 
-use crate::backend::fork_cow::ForkCow;
-use crate::backend::fork_shm::ForkShm;
-use crate::backend::posix_shm::PosixShm;
-use crate::backend::{Backend, ResolveError};
+use crate::backend::{self, Backend, ResolveError};
 use crate::memory::{Mapping, Operand};
 use crate::owner::Endpoint;
 use crate::sys::OsError;
@@ -136,8 +133,7 @@ impl Consumer {
     /// # Errors
     /// [`OsError`] when no random bytes can be had.
     pub fn new(endpoint: Option<Endpoint>) -> Result<Self, OsError> {
-        let backends: Vec<Box<dyn Backend>> = vec![Box::new(PosixShm), Box::new(ForkShm), Box::new(ForkCow)];
-        Self::with_backends(endpoint, backends, DEFAULT_CAPACITY)
+        Self::with_backends(endpoint, backend::of_host(), DEFAULT_CAPACITY)
     }
 
     /// A consumer of those kinds of backings, with so many mapped at once.

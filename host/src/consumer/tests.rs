@@ -5,6 +5,7 @@ use bufabi_core::wire::descriptor::{DescriptorFields, FieldSet};
 use bufabi_core::{Code, DType};
 
 use super::*;
+use crate::backend::posix_shm::PosixShm;
 use crate::owner::Buffer;
 
 fn owner() -> Endpoint {

@@ -13,7 +13,7 @@ pub use error::{ReleaseError, ResolveError, RunError};
 use super::memory::{AllocateError, FreeError};
 use super::staging::{Staged, Staging, copy_back, copy_in};
 use super::{Device, DeviceMemory, Launch, Resolved};
-use crate::backend::posix_shm::PosixShm;
+use crate::backend;
 use crate::backend::vmm_shareable::VmmShareable;
 use crate::consumer::{Consumer, DEFAULT_CAPACITY, Resolution};
 use crate::sys::OsError;
@@ -44,7 +44,8 @@ impl<'d> Chip<'d> {
         let memory = DeviceMemory::new(device, device_id)?;
         let shareable = VmmShareable::new(Arc::clone(memory.driver()));
         let endpoint = Some(memory.endpoint().clone());
-        let backends: Vec<Box<dyn crate::backend::Backend>> = vec![Box::new(PosixShm), Box::new(shareable)];
+        let mut backends = backend::of_host();
+        backends.push(Box::new(shareable));
         let consumer = Consumer::with_backends(endpoint, backends, DEFAULT_CAPACITY)?;
         let task = Task {
             arguments: Box::new(ChipStorageTaskArgs::EMPTY),

@@ -9,6 +9,7 @@ pub mod event;
 pub mod fault;
 pub mod file;
 pub mod futex;
+pub mod interruption;
 pub mod limits;
 pub mod memfd;
 pub mod memory;
