@@ -88,7 +88,7 @@ fn graphs() -> Vec<Value> {
 #[test]
 fn a_run_that_is_killed_at_any_moment_leaves_nothing_that_gc_does_not_remove() {
     let _alone = alone();
-    let folder = arrays("killed");
+    let folder = arrays("killed-at-any-moment");
     let long = std::env::var("BUFABI_LONG").is_ok_and(|value| value == "1");
     let (seed, kills) = (number("BUFABI_SEED", 7), if long { 200 } else { 12 });
     let mut random = Random(seed);
