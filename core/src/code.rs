@@ -478,6 +478,20 @@ codes! {
     /// A task without a member.
     384 TaskEmpty "task_empty" Caller;
 
+    // Arguments for another machine.
+    /// A remote tensor without its sidecar.
+    385 SidecarMissing "sidecar_missing" Caller;
+    /// A sidecar beside a tensor that is not remote.
+    386 SidecarUnexpected "sidecar_unexpected" Caller;
+    /// A sidecar that contradicts its tensor, or itself.
+    387 SidecarDiffers "sidecar_differs" Sender;
+    /// Bytes in a sidecar that may be written, or are too many.
+    388 SidecarInline "sidecar_inline" Caller;
+    /// No transport leads to a remote argument.
+    389 TransportMissing "transport_missing" Machine;
+    /// A transport did not move the bytes.
+    390 TransportFailed "transport_failed" Machine;
+
     // Devices that run our firmware.
     /// What runs a device, an emulator or its firmware, is not on this machine.
     410 DeviceMissing "device_missing" Machine;

@@ -180,6 +180,12 @@
 #define BUFABI_STATUS_QUEUE_COUNT 349 /* fault of: sender */
 #define BUFABI_STATUS_QUEUE_HANDLE 350 /* fault of: caller */
 #define BUFABI_STATUS_TASK_EMPTY 384 /* fault of: caller */
+#define BUFABI_STATUS_SIDECAR_MISSING 385 /* fault of: caller */
+#define BUFABI_STATUS_SIDECAR_UNEXPECTED 386 /* fault of: caller */
+#define BUFABI_STATUS_SIDECAR_DIFFERS 387 /* fault of: sender */
+#define BUFABI_STATUS_SIDECAR_INLINE 388 /* fault of: caller */
+#define BUFABI_STATUS_TRANSPORT_MISSING 389 /* fault of: machine */
+#define BUFABI_STATUS_TRANSPORT_FAILED 390 /* fault of: machine */
 #define BUFABI_STATUS_DEVICE_MISSING 410 /* fault of: machine */
 #define BUFABI_STATUS_DEVICE_FIRMWARE 411 /* fault of: machine */
 #define BUFABI_STATUS_DEVICE_FAULT 412 /* fault of: machine */

@@ -11,6 +11,7 @@
 //! - [`kernels`]: what tasks compute.
 //! - [`memory`]: mappings, and the views of tasks in them.
 //! - [`region`]: two buffers over which a host and a running task talk, and how to wait for the other side.
+//! - [`remote`]: arguments for a worker on another machine, and what moves their bytes.
 //! - [`shm`]: POSIX shared-memory objects and their names.
 //! - [`space`]: addresses given out of one range.
 //! - [`vmm`]: device memory that processes share by handle, through a driver or through software.
@@ -29,6 +30,7 @@ pub mod memory;
 pub mod orchestrator;
 pub mod owner;
 pub mod region;
+pub mod remote;
 pub mod shm;
 pub mod space;
 pub mod sys;

@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bufabi_core::wire::backend::AddressSpace;
 use bufabi_core::wire::body::{Body, ShmName};
 use bufabi_core::{Access, Code, DType, Descriptor, Tag, Tensor};
 use bufabi_host::consumer::Resolution;
@@ -212,6 +213,12 @@ fn refusals() {
     assert_eq!(submit(&[tensor], &[], &[]).code(), Code::TagCount);
     let written = row(&b);
     assert_eq!(submit(&[written, written], &[Tag::Input, Tag::Output], &[]).code(), Code::ArgumentClash);
+    let address_space = AddressSpace::Host;
+    let remote = forged(|fields| fields.body = Body::RemoteSidecar { address_space });
+    let refused = submit(&[written, remote], &[Tag::Input, Tag::Input], &[]);
+    let identity = remote.descriptor().identity();
+    assert_eq!(refused, SubmitError::Remote { argument: 1, identity });
+    assert_eq!(refused.to_string(), format!("argument 1: {identity} is remote, and there is no transport"));
     a.release().unwrap();
     let stale = submit(&[tensor], &[Tag::Input], &[]);
     assert_eq!((stale.code(), matches!(stale, SubmitError::Own { argument: 0, .. })), (Code::Stale, true));

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use bufabi_core::wire::blob::EncodeError;
-use bufabi_core::{Code, task_args};
+use bufabi_core::{Code, Identity, task_args};
 
 use super::reply::WorkerId;
 use crate::owner::OwnError;
@@ -32,6 +32,13 @@ pub enum SubmitError {
     },
     /// A limit, a right, or two arguments that clash over a byte.
     Arguments(task_args::SubmitError),
+    /// An argument is on another machine, and no transport leads from these workers to it.
+    Remote {
+        /// Which argument.
+        argument: usize,
+        /// Its backing.
+        identity: Identity,
+    },
     /// The arguments do not fit into a mailbox.
     Encode(EncodeError),
     /// The owner, which this process is, has it no longer, or otherwise than the argument claims.
@@ -142,6 +149,7 @@ impl SubmitError {
             Self::WorkerBusy { .. } => Code::WorkerBusy,
             Self::WorkerDied { .. } => Code::WorkerDied,
             Self::Arguments(error) => error.code(),
+            Self::Remote { .. } => Code::TransportMissing,
             Self::Encode(error) => error.code(),
             Self::Own { error, .. } => error.code(),
             Self::Os(error) => error.code(),
@@ -170,6 +178,9 @@ impl fmt::Display for SubmitError {
             Self::WorkerBusy { task } => write!(f, "the worker has task {task}, which is not finished"),
             Self::WorkerDied { pid, ending } => write!(f, "process {pid} {ending}"),
             Self::Arguments(error) => error.fmt(f),
+            Self::Remote { argument, identity } => {
+                write!(f, "argument {argument}: {identity} is remote, and there is no transport")
+            }
             Self::Encode(error) => error.fmt(f),
             Self::Own { argument, error } => write!(f, "argument {argument}: {error}"),
             Self::Os(error) => error.fmt(f),

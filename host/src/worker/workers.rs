@@ -16,6 +16,7 @@ use super::reply::{Completion, KeptImport, TaskFailure, WorkerId, read};
 use super::wait::Spin;
 use super::{WaitPolicy, WorkerSpec};
 use crate::owner::{Endpoint, Holds};
+use crate::remote::is_remote;
 use crate::sys::OsError;
 use crate::sys::process::current_pid;
 
@@ -226,6 +227,10 @@ impl Workers {
         let &TaskRequest { tensors, tags, scalars, .. } = request;
         let submission = Submission::check(tensors, tags, scalars, &mut self.scratch);
         let submission = submission.map_err(SubmitError::Arguments)?;
+        // Its sidecar could not go along: who sends a task to another machine has other arguments and a transport.
+        if let Some((argument, tensor)) = tensors.iter().enumerate().find(|(_, tensor)| is_remote(tensor)) {
+            return Err(SubmitError::Remote { argument, identity: tensor.descriptor().identity() });
+        }
         let holds = self.endpoint.hold(tensors);
         let holds = holds.map_err(|(argument, error)| SubmitError::Own { argument, error })?;
         // What passed the check fits: both know the same limits.

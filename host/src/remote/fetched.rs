@@ -1,0 +1,147 @@
+//! A remote argument's bytes on the machine that computes on them.
+
+use bufabi_core::{Tensor, View};
+
+use super::error::RemoteError;
+use super::sidecar::{Reach, Sidecar, is_remote};
+use super::transport::Transport;
+use crate::memory::{Mapping, Operand};
+
+/// The bytes of a remote tensor's view, fetched. What a task wrote goes back by [`send_back`](Self::send_back).
+#[derive(Debug)]
+pub struct Fetched {
+    memory: Mapping,
+    /// The tensor's view, its offset 0.
+    view: View,
+    tensor: Tensor,
+    /// Address and key of the view's first byte; `None` when the bytes came along.
+    origin: Option<(u64, u64)>,
+}
+
+impl Fetched {
+    /// Fetches the bytes that a remote tensor names, by its sidecar: from its first element to its last.
+    ///
+    /// # Errors
+    /// [`RemoteError`], its argument numbered 0: a tensor that is not remote, a sidecar that contradicts it, no transport, or one that
+    /// fails.
+    pub fn new(
+        tensor: &Tensor,
+        sidecar: &Sidecar,
+        transport: Option<&dyn Transport>,
+    ) -> Result<Self, RemoteError> {
+        let descriptor = tensor.descriptor();
+        if !is_remote(tensor) {
+            let backend_kind = descriptor.backend_kind();
+            return Err(RemoteError::SidecarUnexpected { argument: 0, backend_kind });
+        }
+        sidecar.check(tensor).map_err(|error| RemoteError::Sidecar { argument: 0, error })?;
+        let view = tensor.view();
+        let nbytes = usize::try_from(view.extent()).unwrap_or(usize::MAX);
+        let memory = Mapping::inherited(nbytes).map_err(RemoteError::Os)?;
+        // The check has seen to it that the view starts there or later.
+        let before = view.byte_offset().saturating_sub(sidecar.byte_offset);
+        let origin = match &sidecar.reach {
+            Reach::Inline(bytes) => {
+                let start = usize::try_from(before).unwrap_or(usize::MAX);
+                let bytes = bytes.get(start..).and_then(|bytes| bytes.get(..nbytes)).unwrap_or_default();
+                // The memory is as large as the view.
+                let _ = memory.write(0, bytes);
+                None
+            }
+            &Reach::Remote { address, remote_key } => {
+                let missing = RemoteError::TransportMissing { argument: 0, identity: descriptor.identity() };
+                let transport = transport.ok_or(missing)?;
+                let address = address.saturating_add(before);
+                let mut bytes = vec![0; nbytes];
+                transport.read(address, remote_key, &mut bytes).map_err(RemoteError::Transport)?;
+                // As above.
+                let _ = memory.write(0, &bytes);
+                Some((address, remote_key))
+            }
+        };
+        let view = View::new(0, view.dtype(), view.shapes(), view.strides(), view.extent());
+        Ok(Self { memory, view: view.map_err(RemoteError::View)?, tensor: *tensor, origin })
+    }
+
+    /// The view, with the rights that the owner grants.
+    ///
+    /// # Errors
+    /// [`RemoteError::View`].
+    pub fn operand(&self) -> Result<Operand<'_>, RemoteError> {
+        let operand = self.memory.operand(self.view).map_err(RemoteError::View)?;
+        Ok(operand.limited_to(self.tensor.descriptor().access()))
+    }
+
+    /// Sends the bytes of the view's elements back, and no others: what lies between them is not this task's. Nothing is sent of what the
+    /// owner does not grant to be written. Says how many bytes went.
+    ///
+    /// # Errors
+    /// [`RemoteError::Transport`]; some of them may be there then.
+    pub fn send_back(&self, transport: &dyn Transport) -> Result<u64, RemoteError> {
+        let Some((address, remote_key)) = self.origin else { return Ok(0) };
+        if !self.tensor.descriptor().access().writes() {
+            return Ok(0);
+        }
+        let mut sent = 0_u64;
+        let mut bytes = Vec::new();
+        for (start, length) in runs(&self.view) {
+            bytes.resize(length, 0);
+            // Every run lies within the view.
+            let _ = self.memory.read(usize::try_from(start).unwrap_or(usize::MAX), &mut bytes);
+            let address = address.saturating_add(start);
+            transport.write(address, remote_key, &bytes).map_err(RemoteError::Transport)?;
+            sent = sent.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
+        }
+        Ok(sent)
+    }
+}
+
+/// The bytes of a view that starts at 0, as runs without gaps: where each starts, and how long it is.
+fn runs(view: &View) -> impl Iterator<Item = (u64, usize)> {
+    let step = u64::from(view.dtype().size());
+    if view.is_contiguous() {
+        let nbytes = usize::try_from(view.extent()).unwrap_or(usize::MAX);
+        return Runs { dimensions: Vec::new(), index: Vec::new(), length: nbytes, is_over: false };
+    }
+    let pairs = view.shapes().iter().zip(view.strides());
+    let mut dimensions: Vec<(u32, u64)> =
+        pairs.map(|(&shape, &stride)| (shape, u64::from(stride).saturating_mul(step))).collect();
+    // A last dimension without gaps is one run.
+    let run = dimensions.pop_if(|&mut (_, stride)| stride == step).map_or(1, |(shape, _)| shape);
+    let length = usize::try_from(u64::from(run).saturating_mul(step)).unwrap_or(usize::MAX);
+    let index = vec![0; dimensions.len()];
+    Runs { dimensions, index, length, is_over: false }
+}
+
+/// A walk over all indices but those within a run.
+struct Runs {
+    /// Elements, and bytes from one to the next.
+    dimensions: Vec<(u32, u64)>,
+    index: Vec<u32>,
+    length: usize,
+    is_over: bool,
+}
+
+impl Iterator for Runs {
+    type Item = (u64, usize);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let terms = self.index.iter().zip(&self.dimensions);
+        let start = terms.fold(0_u64, |start, (&index, &(_, stride))| {
+            start.saturating_add(u64::from(index).saturating_mul(stride))
+        });
+        self.is_over = true;
+        for (index, &(shape, _)) in self.index.iter_mut().zip(&self.dimensions).rev() {
+            *index = index.saturating_add(1);
+            if *index < shape {
+                self.is_over = false;
+                break;
+            }
+            *index = 0;
+        }
+        Some((start, self.length))
+    }
+}
