@@ -517,6 +517,12 @@ codes! {
     424 HandlesFull "handles_full" Capacity;
     /// A number that is none of an option's values.
     425 OptionUnknown "option_unknown" Caller;
+    /// A text that is no UTF-8, has no end, or has no character.
+    426 TextBroken "text_broken" Caller;
+    /// A kernel that is not of this library says that it failed.
+    427 KernelFailed "kernel_failed" Caller;
+    /// Two workers below one have the same name.
+    428 WorkerNameTaken "worker_name_taken" Caller;
 
     // The C boundary of the message queue.
     /// No end of a queue is attached in that storage.

@@ -36,6 +36,31 @@
 #define BUFABI_RESOLUTION_INHERITED 3
 
 /**
+ * Forks and this process see each other's stores.
+ */
+#define BUFABI_SHARING_SHARED 0
+
+/**
+ * A fork has the bytes as they were then, and keeps its stores to itself.
+ */
+#define BUFABI_SHARING_COPIED 1
+
+/**
+ * A simulated chip: its kernels read what a chip reads.
+ */
+#define BUFABI_WORKER_CHIP 0
+
+/**
+ * A host process that computes on mapped arguments.
+ */
+#define BUFABI_WORKER_SUB 1
+
+/**
+ * A host process that has workers of its own.
+ */
+#define BUFABI_WORKER_HOST 2
+
+/**
  * No byte belongs to both.
  */
 #define BUFABI_RELATION_DISJOINT 0
@@ -222,6 +247,184 @@ typedef struct bufabi_hold_t {
 } bufabi_hold_t;
 
 /**
+ * A heap that workers inherit. 0 is none.
+ */
+typedef struct bufabi_heap_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_heap_t;
+
+/**
+ * Memory that workers inherit. 0 is none.
+ */
+typedef struct bufabi_inherited_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_inherited_t;
+
+/**
+ * A worker to be started.
+ */
+typedef struct bufabi_worker_t {
+  /**
+   * Its name, and a closing NUL; no two below one worker have the same.
+   */
+  char name[56];
+  /**
+   * One of `BUFABI_WORKER_...`.
+   */
+  int32_t kind;
+  /**
+   * The host worker that it is below, by its place in the list, before its own; -1 for none.
+   */
+  int32_t parent;
+} bufabi_worker_t;
+
+/**
+ * One argument of a kernel: a view of memory that is mapped while the kernel runs.
+ */
+typedef struct bufabi_operand_t {
+  /**
+   * The first element.
+   */
+  void *data;
+  /**
+   * Bytes from the first element's first to the last element's last.
+   */
+  uint64_t nbytes;
+  /**
+   * Type, shape and strides; the offset is already in `data`, and 0.
+   */
+  struct bufabi_view_t view;
+  /**
+   * What may be done with it: READ 0, WRITE 1, READWRITE 2.
+   */
+  int32_t access;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+} bufabi_operand_t;
+
+/**
+ * Runs kernel number `kernel` on its operands, inputs first and outputs last, and returns when all its stores are done: 0, or why it did
+ * not run, as a status or as any number of its own. It runs in a worker's process, which is a fork of the one that started the
+ * workers, so that `context` is what it was then.
+ *
+ * It touches no more than the operands say, and returns: it neither unwinds nor jumps out.
+ */
+typedef bufabi_status_t (*bufabi_run_kernel_t)(void *context,
+                                               uint32_t kernel,
+                                               const struct bufabi_operand_t *operands,
+                                               size_t operand_count,
+                                               const uint64_t *scalars,
+                                               size_t scalar_count);
+
+/**
+ * Worker processes, and the tasks that run on them. 0 is none.
+ */
+typedef struct bufabi_orchestrator_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_orchestrator_t;
+
+/**
+ * A task's arguments. 0 is none.
+ */
+typedef struct bufabi_task_args_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_task_args_t;
+
+/**
+ * What one worker does of a task.
+ */
+typedef struct bufabi_member_t {
+  /**
+   * Its arguments, inputs first; they are read during the call alone.
+   */
+  struct bufabi_task_args_t arguments;
+  /**
+   * Where it runs, as `bufabi_orchestrator_find` says it.
+   */
+  uint32_t worker;
+  /**
+   * Which kernel.
+   */
+  uint32_t kernel;
+} bufabi_member_t;
+
+/**
+ * A task that is over.
+ */
+typedef struct bufabi_finished_t {
+  /**
+   * Which one: its place in the order of all, from 0.
+   */
+  uint64_t task;
+  /**
+   * 0, or why it, or the task that it depends on, failed.
+   */
+  bufabi_status_t status;
+  /**
+   * 1 when it never ran, since a task that it depends on failed.
+   */
+  int32_t is_poisoned;
+  /**
+   * The task that failed first.
+   */
+  uint64_t cause_task;
+  /**
+   * The member of that task, from 0.
+   */
+  uint32_t cause_member;
+  /**
+   * Where that ran.
+   */
+  uint32_t cause_worker;
+  /**
+   * The argument that it is about, from 0; -1 when there is none.
+   */
+  int32_t cause_argument;
+  /**
+   * Workers that handed it on, of its first member.
+   */
+  uint32_t hops;
+  /**
+   * Bytes that workers copied to get at the arguments, of all members.
+   */
+  uint64_t bytes_copied;
+  /**
+   * Nanoseconds from a worker's seeing the task to its answer, of the slowest member.
+   */
+  uint64_t nanoseconds;
+  /**
+   * How the arguments of its first member were resolved, in order: `BUFABI_RESOLUTION_...`.
+   */
+  uint8_t resolutions[256];
+  /**
+   * Arguments of its first member; 0 when it failed.
+   */
+  uint32_t resolution_count;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+  /**
+   * Why it failed, for a person, and a closing NUL.
+   */
+  char text[256];
+} bufabi_finished_t;
+
+/**
  * What a descriptor says. Which of the last five a backend has, and needs: FORK_SHM, FORK_COW, VMM_WINDOW and DEVICE_MALLOC `base`,
  * POSIX_SHM `shm_name`, VMM_SHAREABLE the other three, REMOTE_SIDECAR none of them. The rest is 0.
  */
@@ -275,16 +478,6 @@ typedef struct bufabi_descriptor_fields_t {
    */
   uint64_t mapping_bytes;
 } bufabi_descriptor_fields_t;
-
-/**
- * A task's arguments. 0 is none.
- */
-typedef struct bufabi_task_args_t {
-  /**
-   * Nothing to be read into.
-   */
-  uint64_t token;
-} bufabi_task_args_t;
 
 /**
  * Which arguments a task was refused for.
@@ -480,6 +673,31 @@ bufabi_status_t bufabi_buffer_create_shareable(struct bufabi_endpoint_t endpoint
 bufabi_status_t bufabi_buffer_wrap_vmm_shareable(struct bufabi_endpoint_t endpoint,
                                                  const bufabi_descriptor_t *descriptor,
                                                  struct bufabi_buffer_t *buffer);
+
+/**
+ * Names memory that somebody else allocated on this endpoint's chip, by its device address, which is not 0. Releasing it frees nothing.
+ *
+ * The caller promises:
+ * `buffer` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_buffer_wrap_device_malloc(struct bufabi_endpoint_t endpoint,
+                                                 uint64_t base,
+                                                 uint64_t nbytes,
+                                                 int32_t access,
+                                                 struct bufabi_buffer_t *buffer);
+
+/**
+ * Names a part of a communication domain's window on this endpoint's chip, by its device address, which is not 0. Releasing it frees
+ * nothing.
+ *
+ * The caller promises:
+ * `buffer` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_buffer_wrap_vmm_window(struct bufabi_endpoint_t endpoint,
+                                              uint64_t base,
+                                              uint64_t nbytes,
+                                              int32_t access,
+                                              struct bufabi_buffer_t *buffer);
 
 /**
  * What a consumer needs to reach it. None comes from a buffer whose release has begun.
@@ -715,6 +933,101 @@ bufabi_status_t bufabi_hold_release(struct bufabi_hold_t hold);
 bufabi_status_t bufabi_endpoint_release(struct bufabi_endpoint_t endpoint);
 
 /**
+ * Maps a heap of `nbytes` bytes, zero, that workers started from now on have at the same address. Memory is taken as it is touched.
+ *
+ * The caller promises:
+ * `heap` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_heap_create(struct bufabi_endpoint_t endpoint,
+                                   uint64_t nbytes,
+                                   struct bufabi_heap_t *heap);
+
+/**
+ * A slab of the heap, aligned to 1,024 bytes, that grants `access` to its consumers. It has the bytes that were there before.
+ *
+ * The caller promises:
+ * `buffer` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_heap_create_buffer(struct bufabi_heap_t heap,
+                                          uint64_t nbytes,
+                                          int32_t access,
+                                          struct bufabi_buffer_t *buffer);
+
+/**
+ * A slab for a dense tensor of the shape of `view`, for reading and writing; offset and strides are not looked at.
+ *
+ * The caller promises:
+ * `view` points to a view that nobody writes during the call, `buffer` to a handle that may be written.
+ */
+bufabi_status_t bufabi_heap_alloc_shared(struct bufabi_heap_t heap,
+                                         const struct bufabi_view_t *view,
+                                         struct bufabi_buffer_t *buffer);
+
+/**
+ * Slabs that are not free, and the bytes of the longest one that could be had now.
+ *
+ * The caller promises:
+ * `live` points to a size_t and `largest` to a uint64_t that may be written.
+ */
+bufabi_status_t bufabi_heap_count(struct bufabi_heap_t heap, size_t *live, uint64_t *largest);
+
+/**
+ * Releases the handle. The heap is unmapped when its slabs are gone too.
+ */
+bufabi_status_t bufabi_heap_release(struct bufabi_heap_t heap);
+
+/**
+ * Maps `nbytes` bytes, zero, that workers started from now on inherit. `sharing` is one of `BUFABI_SHARING_...`.
+ *
+ * The caller promises:
+ * `inherited` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_inherited_create(struct bufabi_endpoint_t endpoint,
+                                        uint64_t nbytes,
+                                        int32_t sharing,
+                                        struct bufabi_inherited_t *inherited);
+
+/**
+ * The same of memory that is there already: `sharing` says how forks have it, which for memory of malloc is `BUFABI_SHARING_COPIED`.
+ *
+ * The caller promises:
+ * `memory` points to `nbytes` bytes that may be read and written, from now until the handle and every buffer that names a part of them
+ * are released. `inherited` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_inherited_from(struct bufabi_endpoint_t endpoint,
+                                      void *memory,
+                                      size_t nbytes,
+                                      int32_t sharing,
+                                      struct bufabi_inherited_t *inherited);
+
+/**
+ * The memory, for loads and stores.
+ *
+ * The caller promises:
+ * `mapping` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_inherited_map(struct bufabi_inherited_t inherited, struct bufabi_mapping_t *mapping);
+
+/**
+ * Names `nbytes` bytes from `offset` on of it as a buffer of its endpoint: FORK_SHM when it is shared; FORK_COW, which grants READ alone,
+ * when forks have copies. Releasing the buffer frees nothing.
+ *
+ * The caller promises:
+ * `buffer` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_buffer_wrap_fork_inherited(struct bufabi_endpoint_t endpoint,
+                                                  struct bufabi_inherited_t inherited,
+                                                  uint64_t offset,
+                                                  uint64_t nbytes,
+                                                  int32_t access,
+                                                  struct bufabi_buffer_t *buffer);
+
+/**
+ * Releases the handle. The memory stays while buffers name parts of it.
+ */
+bufabi_status_t bufabi_inherited_release(struct bufabi_inherited_t inherited);
+
+/**
  * Where it lies, how many bytes it has, and what may be done there: READ 0, WRITE 1, READWRITE 2. A store to what is only to be
  * read faults, or is a fault that nobody sees. The address is good until the handle is released, whatever else is.
  *
@@ -754,6 +1067,114 @@ bufabi_status_t bufabi_mapping_write(struct bufabi_mapping_t mapping,
  * Ends this use of the mapping.
  */
 bufabi_status_t bufabi_mapping_release(struct bufabi_mapping_t mapping);
+
+/**
+ * Starts a process for each worker, by forks without exec, and an orchestrator over them. This process has one thread then: the
+ * orchestrator comes before `bufabi_vmm_serve` and before threads of the program's own. What tasks name of `endpoint` is held until
+ * they are over. `run` is the kernels; NULL stands for those of this library, see `bufabi_kernel_number`. Before it sleeps, a side spins
+ * for `spin_nanoseconds` at most; UINT64_MAX stands for what suits most.
+ *
+ * The caller promises:
+ * `workers` points to `worker_count` workers that nobody writes during the call, `orchestrator` to a handle that may be written. `run`
+ * is a function that keeps to what its type says, and `context` is good for it.
+ */
+bufabi_status_t bufabi_orchestrator_create(struct bufabi_endpoint_t endpoint,
+                                           const struct bufabi_worker_t *workers,
+                                           size_t worker_count,
+                                           bufabi_run_kernel_t run,
+                                           void *context,
+                                           uint64_t spin_nanoseconds,
+                                           struct bufabi_orchestrator_t *orchestrator);
+
+/**
+ * The number of this library's kernel of that name: none, fill, copy, add, mul, scale, matmul, sum_rows. `accumulate` other than 0 adds the
+ * result to what the output holds, which matmul and sum_rows can.
+ *
+ * The caller promises:
+ * `name` points to `name_bytes` bytes that nobody writes during the call, `kernel` to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_kernel_number(const char *name,
+                                     size_t name_bytes,
+                                     int32_t accumulate,
+                                     uint32_t *kernel);
+
+/**
+ * The worker of that path: its name, behind those of the workers above it and slashes, as in `l3/chip1`. Only those that run tasks have
+ * a number.
+ *
+ * The caller promises:
+ * `path` points to `path_bytes` bytes that nobody writes during the call, `worker` to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_orchestrator_find(struct bufabi_orchestrator_t orchestrator,
+                                         const char *path,
+                                         size_t path_bytes,
+                                         uint32_t *worker);
+
+/**
+ * The number of a worker's process.
+ *
+ * The caller promises:
+ * `pid` points to an int32_t that may be written.
+ */
+bufabi_status_t bufabi_orchestrator_pid(struct bufabi_orchestrator_t orchestrator,
+                                        uint32_t worker,
+                                        int32_t *pid);
+
+/**
+ * Takes the next task of the sequence: one member, or several that are a group. Its rights and numbers are checked here on their final
+ * values, and what it names cannot be released until it is over. It runs as soon as those that it waits for are done and its workers
+ * are free. `*task` is its place in the order of all, from 0. One that depends on a task that failed is taken, and is over at once.
+ *
+ * The caller promises:
+ * `members` points to `member_count` members that nobody writes during the call, `task` to a uint64_t that may be written.
+ */
+bufabi_status_t bufabi_orchestrator_submit(struct bufabi_orchestrator_t orchestrator,
+                                           const struct bufabi_member_t *members,
+                                           size_t member_count,
+                                           uint64_t *task);
+
+/**
+ * Waits up to so long for a task that is over, in no particular order. That one failed is no failure of this call: it is in
+ * `finished->status`. `worker_idle` when every task is over and was told of.
+ *
+ * The caller promises:
+ * `finished` points to what may be written.
+ */
+bufabi_status_t bufabi_orchestrator_wait(struct bufabi_orchestrator_t orchestrator,
+                                         uint64_t nanoseconds,
+                                         struct bufabi_finished_t *finished);
+
+/**
+ * Ends a run: waits up to so long for all its tasks, and forgets what failed, so that what is submitted from now on is no longer poisoned by
+ * it. `*failure` is the status of the first failure, or 0. What was not told of yet still is, by `bufabi_orchestrator_wait`.
+ *
+ * The caller promises:
+ * `failure` points to a status that may be written.
+ */
+bufabi_status_t bufabi_orchestrator_end_run(struct bufabi_orchestrator_t orchestrator,
+                                            uint64_t nanoseconds,
+                                            bufabi_status_t *failure);
+
+/**
+ * Tells every worker to drop what it has mapped for an identity, as is due when its owner has released it, and waits up to so long. Those that
+ * may still have it are told by their numbers: `*kept_count` is how many, of which as many as fit are written to `kept`.
+ *
+ * The caller promises:
+ * `identity` points to an identity that nobody writes during the call, `kept` to `kept_capacity` numbers and `kept_count` to a
+ * size_t that may be written.
+ */
+bufabi_status_t bufabi_orchestrator_release_imports(struct bufabi_orchestrator_t orchestrator,
+                                                    const bufabi_identity_t *identity,
+                                                    uint64_t nanoseconds,
+                                                    uint32_t *kept,
+                                                    size_t kept_capacity,
+                                                    size_t *kept_count);
+
+/**
+ * Ends the workers: those without a task are told to stop, the others are killed, and what is not over never is. The handle is none from
+ * now on.
+ */
+bufabi_status_t bufabi_orchestrator_release(struct bufabi_orchestrator_t orchestrator);
 
 /**
  * Whether two identities name one allocation; their padding takes no part. `*equal` is 0 or 1.

@@ -13,10 +13,12 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -46,6 +48,8 @@ enum class Relation : std::int32_t {
 };
 enum class Policy : std::int32_t { full = BUFABI_POLICY_FULL, producers = BUFABI_POLICY_PRODUCERS };
 enum class Admission : std::int32_t { listed = BUFABI_ADMISSION_LISTED, anyone = BUFABI_ADMISSION_ANYONE };
+enum class Sharing : std::int32_t { shared = BUFABI_SHARING_SHARED, copied = BUFABI_SHARING_COPIED };
+enum class WorkerKind : std::int32_t { chip = BUFABI_WORKER_CHIP, sub = BUFABI_WORKER_SUB, host = BUFABI_WORKER_HOST };
 enum class Resolution : std::int32_t {
     mapped_now = BUFABI_RESOLUTION_MAPPED_NOW,
     already_mapped = BUFABI_RESOLUTION_ALREADY_MAPPED,
@@ -107,6 +111,11 @@ inline std::string error_text() {
     if (bufabi_error_text(text.data(), text.size(), &needed) != BUFABI_STATUS_OK) return {};
     text.resize(std::strlen(text.c_str()));
     return text;
+}
+
+/// A time that C takes: no less than none.
+inline std::uint64_t count(std::chrono::nanoseconds time) noexcept {
+    return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
 }
 
 [[noreturn]] inline void fail(bufabi_status_t status, const std::string &text) {
@@ -366,8 +375,7 @@ class Buffer : public Handle<bufabi_buffer_t, bufabi_buffer_abandon> {
 
     /// Waits for the tasks that hold it.
     Result<void> release_when_idle(std::chrono::nanoseconds limit) {
-        const auto count = limit.count() < 0 ? 0 : static_cast<std::uint64_t>(limit.count());
-        const auto status = bufabi_buffer_release_when_idle(raw(), count);
+        const auto status = bufabi_buffer_release_when_idle(raw(), detail::count(limit));
         if (status == BUFABI_STATUS_OK) disown();
         return Result<void>(status);
     }
@@ -379,6 +387,7 @@ class Hold : public Handle<bufabi_hold_t, bufabi_hold_release> {
     using Handle::Handle;
 };
 
+class Inherited;
 class Vmm;
 
 /// An endpoint incarnation of this process.
@@ -423,6 +432,26 @@ class Endpoint : public Handle<bufabi_endpoint_t, bufabi_endpoint_release> {
         return {status, Buffer(buffer)};
     }
 
+    /// A name for a part of memory that workers inherit.
+    Result<Buffer> wrap_fork_inherited(const Inherited &memory, std::uint64_t offset, std::uint64_t nbytes,
+                                       Access access) const;
+
+    /// A name for memory of this endpoint's chip.
+    Result<Buffer> wrap_device_malloc(std::uint64_t base, std::uint64_t nbytes, Access access) const {
+        bufabi_buffer_t buffer{0};
+        const auto status =
+            bufabi_buffer_wrap_device_malloc(raw(), base, nbytes, static_cast<std::int32_t>(access), &buffer);
+        return {status, Buffer(buffer)};
+    }
+
+    /// A name for a part of a window of this endpoint's chip.
+    Result<Buffer> wrap_vmm_window(std::uint64_t base, std::uint64_t nbytes, Access access) const {
+        bufabi_buffer_t buffer{0};
+        const auto status =
+            bufabi_buffer_wrap_vmm_window(raw(), base, nbytes, static_cast<std::int32_t>(access), &buffer);
+        return {status, Buffer(buffer)};
+    }
+
     /// For a task that this program runs by itself.
     Result<Hold> hold(Span<const Tensor> tensors) const {
         std::size_t index = 0;
@@ -440,8 +469,7 @@ class Vmm : public Handle<bufabi_vmm_t, bufabi_vmm_release> {
     static Result<Vmm> create(const Endpoint &endpoint, std::int32_t device_id = 0,
                               std::chrono::nanoseconds patience = std::chrono::nanoseconds::zero()) {
         bufabi_vmm_t vmm{0};
-        const auto count = patience.count() < 0 ? 1 : static_cast<std::uint64_t>(patience.count());
-        const auto status = bufabi_vmm_create(endpoint.raw(), device_id, count, &vmm);
+        const auto status = bufabi_vmm_create(endpoint.raw(), device_id, detail::count(patience), &vmm);
         return {status, Vmm(vmm)};
     }
 
@@ -464,6 +492,76 @@ inline Result<Buffer> Endpoint::create_shareable(const Vmm &vmm, std::uint64_t n
     bufabi_buffer_t buffer{0};
     const auto status = bufabi_buffer_create_shareable(raw(), vmm.raw(), nbytes, static_cast<std::int32_t>(access),
                                                        static_cast<std::int32_t>(admission), &buffer);
+    return {status, Buffer(buffer)};
+}
+
+/// A heap that workers inherit.
+class Heap : public Handle<bufabi_heap_t, bufabi_heap_release> {
+  public:
+    using Handle::Handle;
+
+    static Result<Heap> create(const Endpoint &endpoint, std::uint64_t nbytes) {
+        bufabi_heap_t heap{0};
+        const auto status = bufabi_heap_create(endpoint.raw(), nbytes, &heap);
+        return {status, Heap(heap)};
+    }
+
+    Result<Buffer> create_buffer(std::uint64_t nbytes, Access access = Access::read_write) const {
+        bufabi_buffer_t buffer{0};
+        const auto status = bufabi_heap_create_buffer(raw(), nbytes, static_cast<std::int32_t>(access), &buffer);
+        return {status, Buffer(buffer)};
+    }
+
+    /// For a dense tensor of that shape.
+    Result<Buffer> alloc_shared(DType dtype, Span<const std::uint32_t> shape) const {
+        bufabi_buffer_t buffer{0};
+        const auto view = row_major(dtype, shape);
+        auto status = view.status();
+        if (view) status = bufabi_heap_alloc_shared(raw(), &view.value(), &buffer);
+        return {status, Buffer(buffer)};
+    }
+
+    /// Slabs that are not free.
+    Result<std::size_t> live() const {
+        std::size_t live = 0;
+        std::uint64_t largest = 0;
+        const auto status = bufabi_heap_count(raw(), &live, &largest);
+        return {status, live};
+    }
+};
+
+/// Memory that workers inherit.
+class Inherited : public Handle<bufabi_inherited_t, bufabi_inherited_release> {
+  public:
+    using Handle::Handle;
+
+    static Result<Inherited> create(const Endpoint &endpoint, std::uint64_t nbytes, Sharing sharing) {
+        bufabi_inherited_t inherited{0};
+        const auto status =
+            bufabi_inherited_create(endpoint.raw(), nbytes, static_cast<std::int32_t>(sharing), &inherited);
+        return {status, Inherited(inherited)};
+    }
+
+    /// Of memory that is there already, and outlives this object and every buffer that names a part of it.
+    static Result<Inherited> from(const Endpoint &endpoint, void *memory, std::size_t nbytes, Sharing sharing) {
+        bufabi_inherited_t inherited{0};
+        const auto status =
+            bufabi_inherited_from(endpoint.raw(), memory, nbytes, static_cast<std::int32_t>(sharing), &inherited);
+        return {status, Inherited(inherited)};
+    }
+
+    Result<Mapping> map() const {
+        bufabi_mapping_t mapping{0};
+        const auto status = bufabi_inherited_map(raw(), &mapping);
+        return {status, Mapping(mapping)};
+    }
+};
+
+inline Result<Buffer> Endpoint::wrap_fork_inherited(const Inherited &memory, std::uint64_t offset,
+                                                    std::uint64_t nbytes, Access access) const {
+    bufabi_buffer_t buffer{0};
+    const auto status = bufabi_buffer_wrap_fork_inherited(raw(), memory.raw(), offset, nbytes,
+                                                          static_cast<std::int32_t>(access), &buffer);
     return {status, Buffer(buffer)};
 }
 
@@ -643,6 +741,130 @@ class Tracker : public Handle<bufabi_tracker_t, bufabi_tracker_release> {
         std::uint32_t tasks = 0;
         std::uint64_t inexact = 0;
         return bufabi_tracker_count(raw(), &tasks, &inexact) == BUFABI_STATUS_OK ? tasks : 0;
+    }
+};
+
+/// A worker to be started; `parent` is the place of the host worker that it is below.
+inline bufabi_worker_t worker(std::string_view name, WorkerKind kind, std::int32_t parent = -1) noexcept {
+    bufabi_worker_t worker{};
+    // One that does not fit stays without its end, and is refused.
+    std::memcpy(worker.name, name.data(), name.size() < sizeof worker.name ? name.size() : sizeof worker.name);
+    worker.kind = static_cast<std::int32_t>(kind);
+    worker.parent = parent;
+    return worker;
+}
+
+/// One argument of a kernel.
+class Operand : public bufabi_operand_t {
+  public:
+    /// The first element, if the operand has that size of elements, and grants writing unless they are const; else nullptr.
+    template <typename T>
+    T *elements() const noexcept {
+        std::uint32_t size = 0;
+        const auto tag = std::is_const_v<T> ? Tag::input : Tag::output;
+        const bool fits = bufabi_dtype_size(view.dtype, &size) == BUFABI_STATUS_OK && size == sizeof(T) &&
+                          bufabi_rights_check(access, static_cast<std::int32_t>(tag)) == BUFABI_STATUS_OK;
+        return fits ? static_cast<T *>(data) : nullptr;
+    }
+    Span<const std::uint32_t> shape() const noexcept { return {view.shapes, view.ndims}; }
+    /// In elements.
+    Span<const std::uint32_t> strides() const noexcept { return {view.strides, view.ndims}; }
+};
+static_assert(sizeof(Operand) == sizeof(bufabi_operand_t), "an array of one is an array of the other");
+
+/// Runs a kernel, in a worker's process: 0, or a status or any other number that says why not. What it throws fails the task.
+using Kernels =
+    std::function<bufabi_status_t(std::uint32_t kernel, Span<const Operand> operands, Span<const std::uint64_t> scalars)>;
+
+namespace detail {
+
+inline bufabi_status_t run_kernel(void *context, std::uint32_t kernel, const bufabi_operand_t *operands,
+                                  std::size_t operand_count, const std::uint64_t *scalars, std::size_t scalar_count) {
+#if defined(__cpp_exceptions)
+    try {
+#endif
+        return (*static_cast<const Kernels *>(context))(kernel, {static_cast<const Operand *>(operands), operand_count},
+                                                        {scalars, scalar_count});
+#if defined(__cpp_exceptions)
+    } catch (const Error &error) {
+        return error.status();
+    } catch (...) {
+        return BUFABI_STATUS_KERNEL_FAILED;
+    }
+#endif
+}
+
+} // namespace detail
+
+/// The number of this library's kernel of that name.
+inline Result<std::uint32_t> kernel_number(std::string_view name, bool accumulate = false) {
+    std::uint32_t kernel = 0;
+    const auto status = bufabi_kernel_number(name.data(), name.size(), accumulate, &kernel);
+    return {status, kernel};
+}
+
+/// Worker processes, and the tasks that run on them.
+class Orchestrator : public Handle<bufabi_orchestrator_t, bufabi_orchestrator_release> {
+  public:
+    using Handle::Handle;
+
+    /// Starts the workers, while this process has one thread. Without kernels they run those of this library.
+    static Result<Orchestrator> create(const Endpoint &endpoint, Span<const bufabi_worker_t> workers,
+                                       const Kernels &kernels = {}) {
+        bufabi_orchestrator_t orchestrator{0};
+        // Each worker has a copy of all, the kernels too.
+        auto *context = const_cast<void *>(static_cast<const void *>(&kernels));
+        const auto status = bufabi_orchestrator_create(endpoint.raw(), workers.data(), workers.size(),
+                                                       kernels ? detail::run_kernel : nullptr, context, UINT64_MAX,
+                                                       &orchestrator);
+        return {status, Orchestrator(orchestrator)};
+    }
+
+    /// The worker of that path, as "l3/chip1".
+    Result<std::uint32_t> find(std::string_view path) const {
+        std::uint32_t worker = 0;
+        const auto status = bufabi_orchestrator_find(raw(), path.data(), path.size(), &worker);
+        return {status, worker};
+    }
+
+    Result<std::int32_t> pid(std::uint32_t worker) const {
+        std::int32_t pid = 0;
+        const auto status = bufabi_orchestrator_pid(raw(), worker, &pid);
+        return {status, pid};
+    }
+
+    /// The next task of the sequence; its place in the order of all.
+    Result<std::uint64_t> submit(std::uint32_t worker, std::uint32_t kernel, const TaskArgs &arguments) const {
+        const bufabi_member_t member{arguments.raw(), worker, kernel};
+        return submit_group({&member, 1});
+    }
+
+    /// The same for a group, whose members are one task.
+    Result<std::uint64_t> submit_group(Span<const bufabi_member_t> members) const {
+        std::uint64_t task = 0;
+        const auto status = bufabi_orchestrator_submit(raw(), members.data(), members.size(), &task);
+        return {status, task};
+    }
+
+    /// The next task that is over. That it failed is in its status.
+    Result<bufabi_finished_t> wait(std::chrono::nanoseconds limit) const {
+        bufabi_finished_t finished{};
+        const auto status = bufabi_orchestrator_wait(raw(), detail::count(limit), &finished);
+        return {status, finished};
+    }
+
+    /// Waits for all tasks of the run, and forgets what failed: the status of the first failure, or 0.
+    Result<bufabi_status_t> end_run(std::chrono::nanoseconds limit) const {
+        bufabi_status_t failure = 0;
+        const auto status = bufabi_orchestrator_end_run(raw(), detail::count(limit), &failure);
+        return {status, failure};
+    }
+
+    /// Has every worker drop what it mapped of an identity that was released; how many may still have it.
+    Result<std::size_t> release_imports(const Identity &identity, std::chrono::nanoseconds limit) const {
+        std::size_t kept = 0;
+        const auto status = bufabi_orchestrator_release_imports(raw(), &identity, detail::count(limit), nullptr, 0, &kept);
+        return {status, kept};
     }
 };
 

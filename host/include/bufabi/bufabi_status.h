@@ -197,6 +197,9 @@
 #define BUFABI_STATUS_HANDLE_RELEASED 423 /* fault of: caller */
 #define BUFABI_STATUS_HANDLES_FULL 424 /* fault of: capacity */
 #define BUFABI_STATUS_OPTION_UNKNOWN 425 /* fault of: caller */
+#define BUFABI_STATUS_TEXT_BROKEN 426 /* fault of: caller */
+#define BUFABI_STATUS_KERNEL_FAILED 427 /* fault of: caller */
+#define BUFABI_STATUS_WORKER_NAME_TAKEN 428 /* fault of: caller */
 #define BUFABI_STATUS_QUEUE_DETACHED 430 /* fault of: caller */
 
 #endif /* BUFABI_STATUS_H */

@@ -1,9 +1,10 @@
 //! Buffers, in the hands of the endpoint that made or wrapped them.
 
+use core::num::NonZeroU64;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bufabi_core::{Code, Descriptor, RawDescriptor, RawTensor, Tensor, View};
+use bufabi_core::{Access, Code, Descriptor, RawDescriptor, RawTensor, Tensor, View};
 use zerocopy::{FromBytes, Immutable};
 
 use super::boundary::{answer, noted};
@@ -15,7 +16,7 @@ use super::parameter::{Out, apart_from, given, span_of};
 use super::record::ViewFields;
 use super::status::Status;
 use super::vmm::{VMMS, VmmHandle, admission};
-use crate::owner::{Buffer, Endpoint, OwnError, ReleaseError, Wrapped};
+use crate::owner::{Buffer, Endpoint, OwnError, ReleaseError, WrapError, Wrapped};
 use crate::vmm::Shareable;
 
 /// A buffer that an endpoint of this process made or wraps. 0 is none.
@@ -165,6 +166,60 @@ pub unsafe extern "C" fn bufabi_buffer_wrap_vmm_shareable(
         out.set(enter(&endpoint, Named::Wrapped(wrapped))?);
         Ok(())
     })
+}
+
+/// Names memory that somebody else allocated on this endpoint's chip, by its device address, which is not 0. Releasing it frees nothing.
+///
+/// # Safety
+/// `buffer` points to a handle that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bufabi_buffer_wrap_device_malloc(
+    endpoint: EndpointHandle,
+    base: u64,
+    nbytes: u64,
+    access: i32,
+    buffer: *mut BufferHandle,
+) -> Status {
+    answer("buffer_wrap_device_malloc", || {
+        // SAFETY: the caller's promise above.
+        let out = unsafe { Out::new(buffer) }?;
+        out.set(wrap_addresses(endpoint, base, nbytes, access, Endpoint::wrap_device_malloc)?);
+        Ok(())
+    })
+}
+
+/// Names a part of a communication domain's window on this endpoint's chip, by its device address, which is not 0. Releasing it frees
+/// nothing.
+///
+/// # Safety
+/// `buffer` points to a handle that may be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bufabi_buffer_wrap_vmm_window(
+    endpoint: EndpointHandle,
+    base: u64,
+    nbytes: u64,
+    access: i32,
+    buffer: *mut BufferHandle,
+) -> Status {
+    answer("buffer_wrap_vmm_window", || {
+        // SAFETY: the caller's promise above.
+        let out = unsafe { Out::new(buffer) }?;
+        out.set(wrap_addresses(endpoint, base, nbytes, access, Endpoint::wrap_vmm_window)?);
+        Ok(())
+    })
+}
+
+fn wrap_addresses(
+    endpoint: EndpointHandle,
+    base: u64,
+    nbytes: u64,
+    access: i32,
+    wrap: fn(&Endpoint, NonZeroU64, u64, Access) -> Result<Wrapped, WrapError>,
+) -> Result<BufferHandle, Code> {
+    let endpoint = ENDPOINTS.get(endpoint.token)?;
+    let base = NonZeroU64::new(base).ok_or(Code::BodyNullBase)?;
+    let wrapped = wrap(&endpoint, base, nbytes, number::access(access)?);
+    enter(&endpoint, Named::Wrapped(wrapped.map_err(|error| noted(error.code(), &error))?))
 }
 
 /// What a consumer needs to reach it. None comes from a buffer whose release has begun.

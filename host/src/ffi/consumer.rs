@@ -52,6 +52,16 @@ pub struct ConsumerCounters {
     pub reserved: u32,
 }
 
+/// One of `BUFABI_RESOLUTION_...`.
+pub(super) const fn resolution_number(resolution: Resolution) -> i32 {
+    match resolution {
+        Resolution::MappedNow => RESOLUTION_MAPPED_NOW,
+        Resolution::AlreadyMapped => RESOLUTION_ALREADY_MAPPED,
+        Resolution::Own => RESOLUTION_OWN,
+        Resolution::Inherited => RESOLUTION_INHERITED,
+    }
+}
+
 static TABLE: Table<Consumer> = Table::new(Kind::Consumer);
 
 /// Makes a consumer with up to `capacity` mappings at once; 0 stands for 4,096. Identities of `endpoint` resolve to its own mappings, and
@@ -112,12 +122,7 @@ pub unsafe extern "C" fn bufabi_consumer_import(
         let import = consumer.import(&descriptor).map_err(|error| noted(error.code(), &error))?;
         let (how, access) = (import.resolution(), import.access());
         out.set(insert(import.into_mapping(), access)?);
-        resolution.set(match how {
-            Resolution::MappedNow => RESOLUTION_MAPPED_NOW,
-            Resolution::AlreadyMapped => RESOLUTION_ALREADY_MAPPED,
-            Resolution::Own => RESOLUTION_OWN,
-            Resolution::Inherited => RESOLUTION_INHERITED,
-        });
+        resolution.set(resolution_number(how));
         Ok(())
     })
 }

@@ -30,10 +30,16 @@ pub(super) enum Kind {
     Consumer = 7,
     /// A driver of device memory.
     Vmm = 8,
+    /// A heap that workers inherit.
+    Heap = 9,
+    /// Memory that workers inherit.
+    Inherited = 10,
+    /// Workers, and the tasks on them.
+    Orchestrator = 11,
 }
 
 impl Kind {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 11] = [
         Self::TaskArgs,
         Self::Tracker,
         Self::Endpoint,
@@ -42,6 +48,9 @@ impl Kind {
         Self::Mapping,
         Self::Consumer,
         Self::Vmm,
+        Self::Heap,
+        Self::Inherited,
+        Self::Orchestrator,
     ];
 
     #[expect(clippy::as_conversions, reason = "the number is what the value is made of")]

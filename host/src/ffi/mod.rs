@@ -23,9 +23,11 @@ mod chip;
 mod consumer;
 mod endpoint;
 mod handle;
+mod heap;
 mod mapping;
 #[path = "../../../core/c-abi/number.rs"]
 mod number;
+mod orchestrator;
 #[path = "../../../core/c-abi/parameter.rs"]
 mod parameter;
 #[path = "../../../core/c-abi/record.rs"]
@@ -44,7 +46,8 @@ pub use boundary::bufabi_error_text;
 pub use buffer::{
     BufferHandle, bufabi_buffer_abandon, bufabi_buffer_create, bufabi_buffer_create_shareable,
     bufabi_buffer_descriptor, bufabi_buffer_map, bufabi_buffer_release, bufabi_buffer_release_when_idle,
-    bufabi_buffer_tensor, bufabi_buffer_wrap_vmm_shareable,
+    bufabi_buffer_tensor, bufabi_buffer_wrap_device_malloc, bufabi_buffer_wrap_vmm_shareable,
+    bufabi_buffer_wrap_vmm_window,
 };
 pub use check::{bufabi_blob_check, bufabi_descriptor_check, bufabi_tensor_check};
 pub use chip::{Resolve, bufabi_blob_materialize, bufabi_chip_tensor_from};
@@ -58,8 +61,20 @@ pub use endpoint::{
     EndpointHandle, HoldHandle, bufabi_endpoint_create, bufabi_endpoint_hold, bufabi_endpoint_live,
     bufabi_endpoint_owner_instance_id, bufabi_endpoint_release, bufabi_hold_release,
 };
+pub use heap::{
+    HeapHandle, InheritedHandle, SHARING_COPIED, SHARING_SHARED, bufabi_buffer_wrap_fork_inherited,
+    bufabi_heap_alloc_shared, bufabi_heap_count, bufabi_heap_create, bufabi_heap_create_buffer,
+    bufabi_heap_release, bufabi_inherited_create, bufabi_inherited_from, bufabi_inherited_map,
+    bufabi_inherited_release,
+};
 pub use mapping::{
     MappingHandle, bufabi_mapping_address, bufabi_mapping_read, bufabi_mapping_release, bufabi_mapping_write,
+};
+pub use orchestrator::{
+    FinishedFields, MemberFields, OperandFields, OrchestratorHandle, RunKernel, WORKER_CHIP, WORKER_HOST,
+    WORKER_SUB, WorkerFields, bufabi_kernel_number, bufabi_orchestrator_create, bufabi_orchestrator_end_run,
+    bufabi_orchestrator_find, bufabi_orchestrator_pid, bufabi_orchestrator_release,
+    bufabi_orchestrator_release_imports, bufabi_orchestrator_submit, bufabi_orchestrator_wait,
 };
 pub use record::{
     DescriptorFields, ViewFields, bufabi_blob_decode, bufabi_blob_encode, bufabi_blob_size,

@@ -1,10 +1,9 @@
 //! Which tasks must wait for which, for runtimes in C that run them by themselves.
 
-use core::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bufabi_core::dependencies::{
-    Allocate, Argument, Capacities, Cause, Edge, Handle, Hazard, Memory, Policy, Storage, Tracker,
+    Argument, Capacities, Cause, Edge, Handle, Hazard, Policy, Storage, Tracker,
 };
 use bufabi_core::wire::identity::RawIdentity;
 use bufabi_core::{Code, KeyedHash};
@@ -15,6 +14,7 @@ use super::handle::{Kind, Table};
 use super::parameter::{Out, OutSlice, apart_from, given, given_slice, span_of, span_of_slice};
 use super::status::Status;
 use super::task_args::{self, TaskArgsHandle};
+use crate::orchestrator::TrackerMemory;
 use crate::sys::random::random_bytes;
 
 /// All orders: reads wait for writes, writes for writes and reads.
@@ -105,33 +105,19 @@ pub struct TaskState {
     pub cause_reason: u64,
 }
 
-/// Boxed slices.
-#[derive(Debug)]
-struct Heap;
-
-impl Memory for Heap {
-    type Of<T: Clone + fmt::Debug + 'static> = Box<[T]>;
-}
-
-impl Allocate for Heap {
-    fn filled<T: Clone + fmt::Debug + 'static>(value: T, len: usize) -> Box<[T]> {
-        vec![value; len].into_boxed_slice()
-    }
-}
-
-type Tracked = Mutex<Tracker<Heap>>;
+type Tracked = Mutex<Tracker<TrackerMemory>>;
 
 static TABLE: Table<Tracked> = Table::new(Kind::Tracker);
 
 fn with<R>(
     handle: TrackerHandle,
-    work: impl FnOnce(&mut Tracker<Heap>) -> Result<R, Code>,
+    work: impl FnOnce(&mut Tracker<TrackerMemory>) -> Result<R, Code>,
 ) -> Result<R, Code> {
     let tracker = TABLE.get(handle.token)?;
     work(&mut lock(&tracker))
 }
 
-fn lock(tracker: &Tracked) -> MutexGuard<'_, Tracker<Heap>> {
+fn lock(tracker: &Tracked) -> MutexGuard<'_, Tracker<TrackerMemory>> {
     // A panic of the tracker itself would be a fault of this library; a later call on it is as good as none.
     tracker.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -368,7 +354,7 @@ pub unsafe extern "C" fn bufabi_tracker_state(
     })
 }
 
-fn state_of(tracker: &Tracker<Heap>, handle: Handle, task: u64) -> Result<TaskState, Code> {
+fn state_of(tracker: &Tracker<TrackerMemory>, handle: Handle, task: u64) -> Result<TaskState, Code> {
     let gone = |error: bufabi_core::dependencies::NotTracked| noted(error.code(), &error);
     let (waiting, cause) = (tracker.waiting(handle).map_err(gone)?, tracker.poisoned(handle).map_err(gone)?);
     Ok(TaskState::new(handle, task, waiting, cause))

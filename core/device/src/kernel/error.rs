@@ -89,6 +89,11 @@ pub enum KernelError {
         /// Words that came.
         found: usize,
     },
+    /// A kernel that is not ours says that it failed.
+    Failed {
+        /// What it says: the number of a code, or one of its own. Not 0.
+        number: i32,
+    },
 }
 
 impl KernelError {
@@ -104,6 +109,10 @@ impl KernelError {
             Self::SelfOverlap { .. } => Code::SelfOverlap,
             Self::ScalarRange { .. } => Code::KernelScalar,
             Self::Scratch { .. } => Code::BufferTooSmall,
+            Self::Failed { number } => match Code::from_number(number) {
+                Some(Code::Ok) | None => Code::KernelFailed,
+                Some(code) => code,
+            },
         }
     }
 
@@ -117,9 +126,11 @@ impl KernelError {
             | Self::Ndims { operand, .. }
             | Self::Shape { operand, .. }
             | Self::SelfOverlap { operand } => Some(operand),
-            Self::Unknown { .. } | Self::Counts { .. } | Self::ScalarRange { .. } | Self::Scratch { .. } => {
-                None
-            }
+            Self::Unknown { .. }
+            | Self::Counts { .. }
+            | Self::ScalarRange { .. }
+            | Self::Scratch { .. }
+            | Self::Failed { .. } => None,
         }
     }
 }
@@ -168,6 +179,7 @@ impl fmt::Display for Detail {
             E::Scratch { expected, found } => {
                 write!(f, "the kernel computes in {expected} words of memory, found {found}")
             }
+            E::Failed { number } => write!(f, "the kernel says that it failed: {number}"),
         }
     }
 }

@@ -194,7 +194,9 @@ fn call(kernel: Kernel, arguments: &[Argument], scalars: &[Scalar]) -> Result<Ca
                 "scalars".to_owned()
             }
             KernelError::Counts { .. } => "args".to_owned(),
-            KernelError::Unknown { .. } | KernelError::Scratch { .. } => "kernel".to_owned(),
+            KernelError::Unknown { .. } | KernelError::Scratch { .. } | KernelError::Failed { .. } => {
+                "kernel".to_owned()
+            }
         };
         failure.at(&place)
     })?;
