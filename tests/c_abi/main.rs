@@ -125,7 +125,8 @@ fn the_library_does_from_c_what_it_should_with_sanitizers() {
 #[test]
 fn the_library_does_from_cpp_what_it_should_in_valgrind() {
     let sources = ["c_abi/cpp/conformance.cpp"];
-    all_hold(&run(&mut program("cpp", "c++", &CPP, &sources, Watch::Valgrind)).unwrap());
+    let mut program = program("cpp", "c++", &CPP, &sources, Watch::Valgrind);
+    all_hold(&run(program.arg("without-process-descriptors")).unwrap());
     assert_eq!(found("cpp"), [""; 0]);
 }
 
@@ -191,6 +192,40 @@ fn overlaps_and_the_edges_of_graphs_are_those_of_the_vectors() {
     for ((request, answer), expected) in asked.lines().zip(&answers).zip(&expected) {
         assert_eq!(answer, expected, "{request}");
     }
+}
+
+/// The gram example says that its bits are right.
+fn gram(program: &Path) {
+    let said = run(Command::new(program).arg(root().join("examples"))).unwrap();
+    assert!(said.ends_with("the bits are those expected\n"), "{said}");
+}
+
+#[test]
+fn a_runtime_in_cpp_that_cmake_builds_from_the_installed_package_computes_the_gram_example() {
+    let prefix = format!("-DCMAKE_PREFIX_PATH={}", installed().display());
+    for shared in ["OFF", "ON"] {
+        let build = builds().join(format!("gram-shared-{shared}"));
+        let mut configure = Command::new("cmake");
+        configure.arg("-S").arg(root().join("examples/cpp")).arg("-B").arg(&build);
+        run(configure.args([&prefix, &format!("-DBUILD_SHARED_LIBS={shared}")])).unwrap();
+        run(Command::new("cmake").arg("--build").arg(&build)).unwrap();
+        gram(&build.join("gram"));
+    }
+}
+
+#[test]
+fn pkg_config_tells_how_to_build_it_too() {
+    let mut ask = Command::new("pkg-config");
+    let flags = run(ask
+        .env("PKG_CONFIG_PATH", installed().join("lib/pkgconfig"))
+        .args(["--cflags", "--libs", "bufabi"]));
+    let out = builds().join("gram-pkg-config");
+    let mut compile = Command::new("c++");
+    compile.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-O2", "-o"]).arg(&out);
+    compile.arg(root().join("examples/cpp/gram.cpp")).args(flags.unwrap().split_whitespace());
+    compile.arg(format!("-Wl,-rpath,{}", installed().join("lib").display()));
+    run(&mut compile).unwrap();
+    gram(&out);
 }
 
 /// The functions that the header declares.

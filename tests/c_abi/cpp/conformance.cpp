@@ -201,13 +201,65 @@ void shared_device_memory() {
     wrapped.release().value();
 }
 
+void worker_processes() {
+    const auto endpoint = bufabi::Endpoint::create().value();
+    const auto heap = bufabi::Heap::create(endpoint, 1 << 16).value();
+    std::vector<float> table(16, 2.5F);
+    const auto inherited =
+        bufabi::Inherited::from(endpoint, table.data(), table.size() * sizeof(float), bufabi::Sharing::copied).value();
+    const auto copy = endpoint.wrap_fork_inherited(inherited, 0, 64, bufabi::Access::read).value();
+    int factor = 2;
+    const bufabi::Kernels kernels = [&factor](std::uint32_t kernel, auto operands, auto scalars) -> bufabi_status_t {
+        if (kernel == 1) throw std::string("anything");
+        if (kernel == 2) bufabi::check_rights(bufabi::Access::read, bufabi::Tag::output).value();
+        const auto *in = operands[0].template elements<const float>();
+        auto *out = operands[1].template elements<float>();
+        if (!in || !out || operands[0].template elements<float>() || operands[1].template elements<double>()) return 7;
+        for (std::size_t i = 0; i < operands[0].shape()[0]; ++i)
+            out[i] = in[i] * static_cast<float>(factor) + static_cast<float>(scalars[0]);
+        return 0;
+    };
+    const bufabi_worker_t workers[] = {bufabi::worker("l3", bufabi::WorkerKind::host),
+                                       bufabi::worker("sub", bufabi::WorkerKind::sub, 0)};
+    const auto orchestrator = bufabi::Orchestrator::create(endpoint, workers, kernels).value();
+    // What happens from here on happens in this process alone.
+    factor = 100;
+    table.assign(16, 0.0F);
+    REFUSED(TEXT_BROKEN, bufabi::Orchestrator::create(endpoint, {bufabi::worker(std::string(56, 'x'), bufabi::WorkerKind::sub)}));
+
+    const auto sub = orchestrator.find("l3/sub").value();
+    auto out = heap.alloc_shared(bufabi::DType::float32, {16}).value();
+    CHECK(heap.live().value() == 1 && orchestrator.pid(sub).value() > 0);
+    const auto arguments = bufabi::TaskArgs::create().value();
+    arguments.add(copy.row_major(bufabi::DType::float32, {16}).value(), bufabi::Tag::input).value();
+    arguments.add(out.row_major(bufabi::DType::float32, {16}).value(), bufabi::Tag::output).value();
+    arguments.add(3).value();
+    orchestrator.submit(sub, 0, arguments).value();
+    const auto done = orchestrator.wait(20s).value();
+    CHECK(done.status == 0 && done.resolutions[0] == BUFABI_RESOLUTION_INHERITED && done.hops == 1);
+    CHECK(out.map().value().elements<const float>().value()[15] == 8.0F);
+    orchestrator.submit(sub, 1, arguments).value();
+    CHECK(orchestrator.wait(20s).value().status == BUFABI_STATUS_KERNEL_FAILED);
+    orchestrator.submit(sub, 2, arguments).value();
+    CHECK(orchestrator.wait(20s).value().is_poisoned == 1);
+    CHECK(orchestrator.end_run(20s).value() == BUFABI_STATUS_KERNEL_FAILED);
+    orchestrator.submit(sub, 2, arguments).value();
+    CHECK(orchestrator.wait(20s).value().status == BUFABI_STATUS_DENIED);
+    REFUSED(WORKER_IDLE, orchestrator.wait(0s));
+    const auto identity = out.descriptor().value().identity;
+    out.release().value();
+    CHECK(orchestrator.release_imports(identity, 20s).value() == 0 && heap.live().value() == 0);
+}
+
 } // namespace
 
-int main() {
+int main(int argc, char **argv) {
     results();
     objects_release_themselves();
     records();
     arguments_and_dependencies();
+    // Some checkers of memory do not know what workers are watched by. They are started while there is one thread.
+    if (argc < 2 || std::string(argv[1]) != "without-process-descriptors") worker_processes();
     owners_and_consumers();
     shared_device_memory();
     std::printf("%d checks, %d failures\n", checks, failures);
