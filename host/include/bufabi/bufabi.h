@@ -46,21 +46,6 @@
 #define BUFABI_SHARING_COPIED 1
 
 /**
- * A simulated chip: its kernels read what a chip reads.
- */
-#define BUFABI_WORKER_CHIP 0
-
-/**
- * A host process that computes on mapped arguments.
- */
-#define BUFABI_WORKER_SUB 1
-
-/**
- * A host process that has workers of its own.
- */
-#define BUFABI_WORKER_HOST 2
-
-/**
  * No byte belongs to both.
  */
 #define BUFABI_RELATION_DISJOINT 0
@@ -120,6 +105,21 @@
  * Any process that knows the handle.
  */
 #define BUFABI_ADMISSION_ANYONE 1
+
+/**
+ * A simulated chip: its kernels read what a chip reads.
+ */
+#define BUFABI_WORKER_CHIP 0
+
+/**
+ * A host process that computes on mapped arguments.
+ */
+#define BUFABI_WORKER_SUB 1
+
+/**
+ * A host process that has workers of its own.
+ */
+#define BUFABI_WORKER_HOST 2
 
 /**
  * 0 is success; any other number is the first rule that was broken. `bufabi_status.h` lists them.
@@ -1028,6 +1028,18 @@ bufabi_status_t bufabi_buffer_wrap_fork_inherited(struct bufabi_endpoint_t endpo
 bufabi_status_t bufabi_inherited_release(struct bufabi_inherited_t inherited);
 
 /**
+ * The number of this library's kernel of that name: none, fill, copy, add, mul, scale, matmul, sum_rows. `accumulate` other than 0 adds the
+ * result to what the output holds, which matmul and sum_rows can.
+ *
+ * The caller promises:
+ * `name` points to `name_bytes` bytes that nobody writes during the call, `kernel` to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_kernel_number(const char *name,
+                                     size_t name_bytes,
+                                     int32_t accumulate,
+                                     uint32_t *kernel);
+
+/**
  * Where it lies, how many bytes it has, and what may be done there: READ 0, WRITE 1, READWRITE 2. A store to what is only to be
  * read faults, or is a fault that nobody sees. The address is good until the handle is released, whatever else is.
  *
@@ -1085,18 +1097,6 @@ bufabi_status_t bufabi_orchestrator_create(struct bufabi_endpoint_t endpoint,
                                            void *context,
                                            uint64_t spin_nanoseconds,
                                            struct bufabi_orchestrator_t *orchestrator);
-
-/**
- * The number of this library's kernel of that name: none, fill, copy, add, mul, scale, matmul, sum_rows. `accumulate` other than 0 adds the
- * result to what the output holds, which matmul and sum_rows can.
- *
- * The caller promises:
- * `name` points to `name_bytes` bytes that nobody writes during the call, `kernel` to a uint32_t that may be written.
- */
-bufabi_status_t bufabi_kernel_number(const char *name,
-                                     size_t name_bytes,
-                                     int32_t accumulate,
-                                     uint32_t *kernel);
 
 /**
  * The worker of that path: its name, behind those of the workers above it and slashes, as in `l3/chip1`. Only those that run tasks have

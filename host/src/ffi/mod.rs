@@ -24,6 +24,7 @@ mod consumer;
 mod endpoint;
 mod handle;
 mod heap;
+mod kernel;
 mod mapping;
 #[path = "../../../core/c-abi/number.rs"]
 mod number;
@@ -41,6 +42,7 @@ mod status;
 mod task_args;
 mod tracker;
 mod vmm;
+mod worker;
 
 pub use boundary::bufabi_error_text;
 pub use buffer::{
@@ -67,14 +69,15 @@ pub use heap::{
     bufabi_heap_release, bufabi_inherited_create, bufabi_inherited_from, bufabi_inherited_map,
     bufabi_inherited_release,
 };
+pub use kernel::{OperandFields, RunKernel, bufabi_kernel_number};
 pub use mapping::{
     MappingHandle, bufabi_mapping_address, bufabi_mapping_read, bufabi_mapping_release, bufabi_mapping_write,
 };
 pub use orchestrator::{
-    FinishedFields, MemberFields, OperandFields, OrchestratorHandle, RunKernel, WORKER_CHIP, WORKER_HOST,
-    WORKER_SUB, WorkerFields, bufabi_kernel_number, bufabi_orchestrator_create, bufabi_orchestrator_end_run,
-    bufabi_orchestrator_find, bufabi_orchestrator_pid, bufabi_orchestrator_release,
-    bufabi_orchestrator_release_imports, bufabi_orchestrator_submit, bufabi_orchestrator_wait,
+    FinishedFields, MemberFields, OrchestratorHandle, bufabi_orchestrator_create,
+    bufabi_orchestrator_end_run, bufabi_orchestrator_find, bufabi_orchestrator_pid,
+    bufabi_orchestrator_release, bufabi_orchestrator_release_imports, bufabi_orchestrator_submit,
+    bufabi_orchestrator_wait,
 };
 pub use record::{
     DescriptorFields, ViewFields, bufabi_blob_decode, bufabi_blob_encode, bufabi_blob_size,
@@ -105,3 +108,4 @@ pub use vmm::{
     ADMISSION_ANYONE, ADMISSION_LISTED, VmmHandle, bufabi_vmm_create, bufabi_vmm_peer_number,
     bufabi_vmm_permit, bufabi_vmm_release, bufabi_vmm_serve,
 };
+pub use worker::{WORKER_CHIP, WORKER_HOST, WORKER_SUB, WorkerFields};

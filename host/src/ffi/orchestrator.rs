@@ -4,7 +4,6 @@ use core::ffi::{c_char, c_void};
 use core::time::Duration;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bufabi_core::wire::chip_args::MAX_TENSORS;
 use bufabi_core::wire::identity::RawIdentity;
 use bufabi_core::{Code, Tag, Tensor};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes};
@@ -14,23 +13,14 @@ use super::buffer::deadline;
 use super::consumer::resolution_number;
 use super::endpoint::{ENDPOINTS, EndpointHandle};
 use super::handle::{Kind, Table};
+use super::kernel::{Foreign, RunKernel};
 use super::parameter::{Out, OutSlice, apart_from, given, given_slice, span_of, span_of_slice};
-use super::record::ViewFields;
 use super::status::Status;
 use super::task_args::{self, TaskArgsHandle};
-use crate::kernels::{Call, Kernel, StandardKernels};
-use crate::memory::Operand;
+use super::worker::{WorkerFields, specs, text};
+use crate::kernels::StandardKernels;
 use crate::orchestrator::{Finished, Member, Orchestrator, TaskFailed};
-use crate::worker::{
-    KernelError, Kernels, TaskFailure, WaitPolicy, WorkerId, WorkerKind, WorkerSpec, Workers,
-};
-
-/// A simulated chip: its kernels read what a chip reads.
-pub const WORKER_CHIP: i32 = 0;
-/// A host process that computes on mapped arguments.
-pub const WORKER_SUB: i32 = 1;
-/// A host process that has workers of its own.
-pub const WORKER_HOST: i32 = 2;
+use crate::worker::{TaskFailure, WaitPolicy, WorkerId, Workers};
 
 /// Worker processes, and the tasks that run on them. 0 is none.
 #[derive(Clone, Copy, FromBytes, Immutable)]
@@ -39,49 +29,6 @@ pub struct OrchestratorHandle {
     /// Nothing to be read into.
     pub token: u64,
 }
-
-/// A worker to be started.
-#[derive(Clone, Copy, FromBytes, Immutable)]
-#[repr(C)]
-pub struct WorkerFields {
-    /// Its name, and a closing NUL; no two below one worker have the same.
-    pub name: [c_char; 56],
-    /// One of `BUFABI_WORKER_...`.
-    pub kind: i32,
-    /// The host worker that it is below, by its place in the list, before its own; -1 for none.
-    pub parent: i32,
-}
-
-/// One argument of a kernel: a view of memory that is mapped while the kernel runs.
-#[repr(C)]
-pub struct OperandFields {
-    /// The first element.
-    pub data: *mut c_void,
-    /// Bytes from the first element's first to the last element's last.
-    pub nbytes: u64,
-    /// Type, shape and strides; the offset is already in `data`, and 0.
-    pub view: ViewFields,
-    /// What may be done with it: READ 0, WRITE 1, READWRITE 2.
-    pub access: i32,
-    /// 0.
-    pub reserved: u32,
-}
-
-/// Runs kernel number `kernel` on its operands, inputs first and outputs last, and returns when all its stores are done: 0, or why it did
-/// not run, as a status or as any number of its own. It runs in a worker's process, which is a fork of the one that started the
-/// workers, so that `context` is what it was then.
-///
-/// It touches no more than the operands say, and returns: it neither unwinds nor jumps out.
-pub type RunKernel = Option<
-    unsafe extern "C" fn(
-        context: *mut c_void,
-        kernel: u32,
-        operands: *const OperandFields,
-        operand_count: usize,
-        scalars: *const u64,
-        scalar_count: usize,
-    ) -> Status,
->;
 
 /// What one worker does of a task.
 #[derive(Clone, Copy, FromBytes, Immutable)]
@@ -144,87 +91,6 @@ fn lock(orchestrator: &Mutex<Orchestrator>) -> MutexGuard<'_, Orchestrator> {
     orchestrator.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kernels that are a function of C's.
-struct Foreign {
-    run: unsafe extern "C" fn(*mut c_void, u32, *const OperandFields, usize, *const u64, usize) -> Status,
-    context: *mut c_void,
-}
-
-impl Kernels for Foreign {
-    fn run(&self, kernel: u32, operands: &[Operand<'_>], scalars: &[u64]) -> Result<(), KernelError> {
-        let operands: heapless::Vec<OperandFields, MAX_TENSORS> =
-            operands.iter().map(OperandFields::of).collect();
-        let (count, scalar_count) = (operands.len(), scalars.len());
-        // SAFETY: what the function's type asks of it was promised when the workers were started, and that its context is good; both are
-        // in this process what they were in its parent at the fork. The two arrays are local and as long as said.
-        let status = unsafe {
-            (self.run)(self.context, kernel, operands.as_ptr(), count, scalars.as_ptr(), scalar_count)
-        };
-        if status == 0 { Ok(()) } else { Err(KernelError::Failed { number: status }) }
-    }
-}
-
-impl OperandFields {
-    fn of(operand: &Operand<'_>) -> Self {
-        let view = operand.view();
-        let offset = usize::try_from(view.byte_offset()).unwrap_or(0);
-        Self {
-            // The operand's memory reaches to the view's end.
-            data: operand.base().as_ptr().wrapping_add(offset).cast(),
-            nbytes: view.extent(),
-            view: ViewFields { byte_offset: 0, ..ViewFields::encode(view) },
-            access: i32::from(operand.access().to_wire()),
-            reserved: 0,
-        }
-    }
-}
-
-/// The bytes of a text up to its NUL.
-fn text(bytes: &[c_char]) -> Result<&str, Code> {
-    let text = bytes.as_bytes().split(|&byte| byte == 0).next().unwrap_or_default();
-    core::str::from_utf8(text).map_err(|_| Code::TextBroken)
-}
-
-/// The trees that a list of workers says.
-fn specs(workers: &[WorkerFields]) -> Result<Vec<WorkerSpec>, Code> {
-    below(workers, -1)
-}
-
-fn below(workers: &[WorkerFields], parent: i32) -> Result<Vec<WorkerSpec>, Code> {
-    let mut specs: Vec<WorkerSpec> = Vec::new();
-    for (place, worker) in (0_i32..).zip(workers) {
-        if worker.parent < -1 || worker.parent >= place {
-            return Err(Code::WorkerUnknown);
-        }
-        if worker.parent != parent {
-            continue;
-        }
-        let is_below_host = usize::try_from(parent).ok().and_then(|parent| workers.get(parent));
-        if is_below_host.is_some_and(|above| above.kind != WORKER_HOST) {
-            return Err(Code::WorkerUnknown);
-        }
-        let name = text(&worker.name)?;
-        if name.is_empty() || name.len() >= worker.name.len() || name.contains('/') {
-            return Err(Code::TextBroken);
-        }
-        if specs.iter().any(|other| other.name == name) {
-            return Err(Code::WorkerNameTaken);
-        }
-        let kind = match worker.kind {
-            WORKER_CHIP => WorkerKind::Chip,
-            WORKER_SUB => WorkerKind::Sub,
-            WORKER_HOST => WorkerKind::Host { workers: below(workers, place)? },
-            _ => return Err(Code::OptionUnknown),
-        };
-        specs.push(WorkerSpec { name: name.to_owned(), kind });
-    }
-    // What is below a leaf is never come by from above.
-    let has_children = |place: i32| workers.iter().any(|other| other.parent == place);
-    let leaf_with_children =
-        (0_i32..).zip(workers).any(|(place, worker)| worker.kind != WORKER_HOST && has_children(place));
-    if leaf_with_children { Err(Code::WorkerUnknown) } else { Ok(specs) }
-}
-
 /// Starts a process for each worker, by forks without exec, and an orchestrator over them. This process has one thread then: the
 /// orchestrator comes before `bufabi_vmm_serve` and before threads of the program's own. What tasks name of `endpoint` is held until
 /// they are over. `run` is the kernels; NULL stands for those of this library, see `bufabi_kernel_number`. Before it sleeps, a side spins
@@ -261,30 +127,6 @@ pub unsafe extern "C" fn bufabi_orchestrator_create(
         let workers = workers.map_err(|error| noted(error.code(), &error))?;
         let orchestrator = Orchestrator::new(workers).map_err(|error| noted(error.code(), &error))?;
         out.set(OrchestratorHandle { token: TABLE.insert(Mutex::new(orchestrator))? });
-        Ok(())
-    })
-}
-
-/// The number of this library's kernel of that name: none, fill, copy, add, mul, scale, matmul, sum_rows. `accumulate` other than 0 adds the
-/// result to what the output holds, which matmul and sum_rows can.
-///
-/// # Safety
-/// `name` points to `name_bytes` bytes that nobody writes during the call, `kernel` to a uint32_t that may be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bufabi_kernel_number(
-    name: *const c_char,
-    name_bytes: usize,
-    accumulate: i32,
-    kernel: *mut u32,
-) -> Status {
-    answer("kernel_number", || {
-        // SAFETY: the caller's promise above.
-        let name = unsafe { given_slice(name, name_bytes) }?;
-        // SAFETY: the caller's promise above.
-        let out = unsafe { Out::new(kernel) }?;
-        apart_from(&[out.span()], &[span_of_slice(name)])?;
-        let kernel = Kernel::from_name(text(name)?).ok_or(Code::KernelUnknown)?;
-        out.set(Call { kernel, accumulate: accumulate != 0 }.number());
         Ok(())
     })
 }
