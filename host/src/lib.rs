@@ -16,6 +16,7 @@
 //! - [`space`]: addresses given out of one range.
 //! - [`vmm`]: device memory that processes share by handle, through a driver or through software.
 //! - [`worker`]: worker processes, the mailbox to each, and the kernels that they run.
+//! - [`worker_path`]: numbers for the paths of workers, for logs.
 //!
 //! Everything here is Linux on a 64-bit little-endian machine.
 
@@ -36,3 +37,4 @@ pub mod space;
 pub mod sys;
 pub mod vmm;
 pub mod worker;
+pub mod worker_path;

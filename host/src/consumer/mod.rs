@@ -98,7 +98,8 @@ impl Import {
     }
 
     /// The mapping alone, which counts as a use of it as well.
-    pub(crate) fn into_mapping(self) -> Arc<Mapping> {
+    #[must_use]
+    pub fn into_mapping(self) -> Arc<Mapping> {
         self.mapping
     }
 

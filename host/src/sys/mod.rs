@@ -13,6 +13,7 @@ pub mod interruption;
 pub mod limits;
 pub mod memfd;
 pub mod memory;
+pub mod memory_map;
 pub mod parent;
 pub mod process;
 pub mod process_mark;

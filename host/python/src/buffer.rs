@@ -1,0 +1,316 @@
+//! `Buffer`: what this process owns, or gives a name to.
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use bufabi_core::wire::backend::BackendKind;
+use bufabi_core::{Access, Code, DType, Descriptor, DescriptorError, Identity, Tensor, View};
+use bufabi_host::memory::{InheritedRegion, Sharing};
+use bufabi_host::owner::{Buffer, Endpoint, ReleaseError, Wrapped};
+use bufabi_host::sys::memory_map::is_shared;
+use bufabi_host::vmm::Shareable;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::descriptor::PyDescriptor;
+use crate::endpoint::here;
+use crate::error::{OrRaise, failed, raise};
+use crate::ffi::memory_of;
+use crate::identity::PyIdentity;
+use crate::mapped_arg::{PyMappedArg, Reach};
+use crate::number::{Value, whole, whole_32};
+use crate::tensor::{PyTensor, view};
+
+/// A buffer that this process owns or wraps. It makes tensors of it, and lets go of it when it is closed.
+///
+/// `with` closes it; so does losing the last reference, as far as tasks and views allow. What it made stays in a fork.
+#[pyclass(frozen, name = "Buffer", module = "bufabi")]
+pub(crate) struct PyBuffer {
+    endpoint: Endpoint,
+    identity: Identity,
+    nbytes: u64,
+    held: Mutex<Held>,
+}
+
+/// What stands behind a buffer.
+pub(crate) enum Held {
+    /// It was made here.
+    Owned(Buffer),
+    /// Somebody else allocated it. A region of inherited memory stays in its table as long as its name does.
+    Wrapped {
+        /// Its name.
+        name: Wrapped,
+        /// Kept.
+        _region: Option<InheritedRegion>,
+    },
+    /// It was closed.
+    Closed,
+}
+
+impl PyBuffer {
+    pub(crate) fn owned(endpoint: Endpoint, buffer: Buffer) -> Self {
+        let (identity, nbytes) = (buffer.identity(), buffer.nbytes());
+        Self { endpoint, identity, nbytes, held: Mutex::new(Held::Owned(buffer)) }
+    }
+
+    fn wrapped(endpoint: Endpoint, wrapped: Wrapped, region: Option<InheritedRegion>) -> Self {
+        let (identity, nbytes) = (wrapped.identity(), wrapped.nbytes());
+        Self {
+            endpoint,
+            identity,
+            nbytes,
+            held: Mutex::new(Held::Wrapped { name: wrapped, _region: region }),
+        }
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        // Every step on it is whole, so a panic elsewhere leaves it as it should be.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A view of it, as a task argument.
+    #[inline]
+    pub(crate) fn tensor_of(&self, view: &View) -> PyResult<Tensor> {
+        match &*self.held() {
+            Held::Owned(buffer) => buffer.tensor(view).or_raise(),
+            Held::Wrapped { name, .. } => name.tensor(view).or_raise(),
+            Held::Closed => Err(self.is_closed()),
+        }
+    }
+
+    pub(crate) fn descriptor(&self) -> PyResult<Descriptor> {
+        match &*self.held() {
+            Held::Owned(buffer) => buffer.descriptor().or_raise(),
+            Held::Wrapped { name, .. } => name.descriptor().or_raise(),
+            Held::Closed => Err(self.is_closed()),
+        }
+    }
+
+    #[cold]
+    fn is_closed(&self) -> PyErr {
+        raise(Code::Released, &format_args!("{} was closed", self.identity))
+    }
+
+    /// Lets go of it. `None` waits for no task.
+    pub(crate) fn release(&self, until: Option<Instant>) -> Result<(), ReleaseError> {
+        let mut held = self.held();
+        match (&mut *held, until) {
+            (Held::Owned(buffer), None) => buffer.release()?,
+            (Held::Owned(buffer), Some(until)) => buffer.release_when_idle(until)?,
+            (Held::Wrapped { name, .. }, None) => name.release()?,
+            (Held::Wrapped { name, .. }, Some(until)) => name.release_when_idle(until)?,
+            (Held::Closed, _) => return Ok(()),
+        }
+        *held = Held::Closed;
+        Ok(())
+    }
+}
+
+#[pymethods]
+impl PyBuffer {
+    /// A view as a task argument: row-major from `byte_offset` on, or with strides in elements.
+    #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = None))]
+    fn tensor(
+        &self,
+        shapes: &Bound<'_, PyAny>,
+        dtype: Value<DType>,
+        strides: Option<&Bound<'_, PyAny>>,
+        byte_offset: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyTensor> {
+        let view = view(byte_offset, shapes, strides, dtype.0, self.nbytes)?;
+        self.tensor_of(&view).map(PyTensor)
+    }
+
+    /// The owner's own view of its bytes, for loads and stores whatever is granted to others.
+    #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = None))]
+    fn mapped(
+        &self,
+        shapes: &Bound<'_, PyAny>,
+        dtype: Value<DType>,
+        strides: Option<&Bound<'_, PyAny>>,
+        byte_offset: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<PyMappedArg> {
+        let view = view(byte_offset, shapes, strides, dtype.0, self.nbytes)?;
+        let mapping = self.endpoint.own_mapping(&self.descriptor()?).or_raise()?;
+        let reach = Reach::new(mapping, view, Access::ReadWrite);
+        reach.or_raise().map(PyMappedArg::new)
+    }
+
+    /// What a consumer needs to reach it.
+    fn to_descriptor(&self) -> PyResult<PyDescriptor> {
+        self.descriptor().map(PyDescriptor)
+    }
+
+    /// Unmaps and frees what it owns, once; what it wraps is only named no more. With a timeout in seconds it waits so long for the
+    /// tasks that name it. Closing it again does nothing.
+    ///
+    /// While tasks name it or views of it are alive this is a BufferError, and nothing has changed.
+    #[pyo3(signature = (timeout = None))]
+    fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
+        match timeout {
+            None => self.release(None).or_raise(),
+            Some(seconds) => {
+                let until = deadline(seconds)?;
+                py.detach(|| self.release(Some(until))).or_raise()
+            }
+        }
+    }
+
+    /// The allocation's name.
+    #[getter]
+    fn identity(&self) -> PyIdentity {
+        PyIdentity(self.identity)
+    }
+
+    /// Its size, bytes.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.nbytes
+    }
+
+    /// It was closed.
+    #[getter]
+    fn closed(&self) -> bool {
+        matches!(*self.held(), Held::Closed)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        self.release(None).or_raise()
+    }
+
+    fn __repr__(&self) -> String {
+        let state = if self.closed() { ", closed" } else { "" };
+        format!("Buffer({}, {} bytes{state})", self.identity, self.nbytes)
+    }
+}
+
+/// The moment in so many seconds.
+pub(crate) fn deadline(seconds: f64) -> PyResult<Instant> {
+    let duration =
+        Duration::try_from_secs_f64(seconds).ok().and_then(|wait| Instant::now().checked_add(wait));
+    duration.ok_or_else(|| PyValueError::new_err(format!("timeout: {seconds} s is no time to wait")))
+}
+
+/// Makes a buffer of POSIX shared memory: `nbytes` bytes, zero, that grants `access` to its consumers.
+#[pyfunction]
+#[pyo3(signature = (nbytes, access = None))]
+pub(crate) fn create_host_shared_buffer(
+    nbytes: &Bound<'_, PyAny>,
+    access: Option<Value<Access>>,
+) -> PyResult<PyBuffer> {
+    let nbytes = whole(nbytes, "nbytes")?;
+    let endpoint = here()?;
+    let buffer = endpoint.create_buffer(nbytes, granted(access)).or_raise()?;
+    Ok(PyBuffer::owned(endpoint, buffer))
+}
+
+/// For reading and writing unless said otherwise.
+pub(crate) fn granted(access: Option<Value<Access>>) -> Access {
+    access.map_or(Access::ReadWrite, |access| access.0)
+}
+
+/// Gives a name to memory that is there already, for the processes that are forked from now on: the bytes of anything that has the
+/// buffer protocol and is C-contiguous, such as an array of numpy or `tensor.numpy()` of torch.
+///
+/// Memory that a fork shares becomes FORK_SHM, all other FORK_COW, which grants reading alone: forks see it as it was when they
+/// began. The object is kept until the buffer is closed.
+#[pyfunction]
+#[pyo3(signature = (memory, access = None))]
+pub(crate) fn wrap_fork_inherited(
+    memory: &Bound<'_, PyAny>,
+    access: Option<Value<Access>>,
+) -> PyResult<PyBuffer> {
+    wrap_memory(here()?, memory, access.map(|access| access.0))
+}
+
+/// As [`wrap_fork_inherited`], for an endpoint.
+pub(crate) fn wrap_memory(
+    endpoint: Endpoint,
+    memory: &Bound<'_, PyAny>,
+    access: Option<Access>,
+) -> PyResult<PyBuffer> {
+    let (mapping, is_read_only) = memory_of(memory)?;
+    let (address, nbytes) = (mapping.address(), mapping.nbytes());
+    let sharing = if is_shared(address, nbytes).or_raise()? { Sharing::Shared } else { Sharing::Copied };
+    let most = match sharing {
+        Sharing::Shared if !is_read_only => Access::ReadWrite,
+        Sharing::Shared | Sharing::Copied => Access::Read,
+    };
+    let access = access.unwrap_or(most);
+    if sharing == Sharing::Shared && !most.grants(access) {
+        let message = format_args!("the memory is read-only, and {access} was to be granted");
+        return Err(raise(Code::Denied, &message));
+    }
+    let region = InheritedRegion::of_memory(endpoint.owner_instance_id(), mapping, sharing);
+    let wrapped = endpoint.wrap_fork_inherited(&region, 0, nbytes, access).or_raise()?;
+    Ok(PyBuffer::wrapped(endpoint, wrapped, Some(region)))
+}
+
+/// Gives a name to memory that somebody else allocated on this process's chip, by its device address.
+#[pyfunction]
+#[pyo3(signature = (base, nbytes, access = None))]
+pub(crate) fn wrap_device_malloc(
+    base: &Bound<'_, PyAny>,
+    nbytes: &Bound<'_, PyAny>,
+    access: Option<Value<Access>>,
+) -> PyResult<PyBuffer> {
+    let (base, nbytes) = (device_base(base, BackendKind::DeviceMalloc)?, whole(nbytes, "nbytes")?);
+    let endpoint = here()?;
+    let wrapped = endpoint.wrap_device_malloc(base, nbytes, granted(access)).or_raise()?;
+    Ok(PyBuffer::wrapped(endpoint, wrapped, None))
+}
+
+/// Gives a name to a part of a communication domain's window on this process's chip, by its device address.
+#[pyfunction]
+#[pyo3(signature = (base, nbytes, access = None))]
+pub(crate) fn wrap_vmm_window(
+    base: &Bound<'_, PyAny>,
+    nbytes: &Bound<'_, PyAny>,
+    access: Option<Value<Access>>,
+) -> PyResult<PyBuffer> {
+    let (base, nbytes) = (device_base(base, BackendKind::VmmWindow)?, whole(nbytes, "nbytes")?);
+    let endpoint = here()?;
+    let wrapped = endpoint.wrap_vmm_window(base, nbytes, granted(access)).or_raise()?;
+    Ok(PyBuffer::wrapped(endpoint, wrapped, None))
+}
+
+/// Gives a name to device memory that somebody else allocated and exports, by its handle. The identity is the one that it has
+/// there.
+#[pyfunction]
+#[pyo3(signature = (*, identity, nbytes, access, device_id, shareable_handle, mapping_bytes, owner_worker_path_id = None))]
+pub(crate) fn wrap_vmm_shareable(
+    identity: PyRef<'_, PyIdentity>,
+    nbytes: &Bound<'_, PyAny>,
+    access: Value<Access>,
+    device_id: i32,
+    shareable_handle: &Bound<'_, PyAny>,
+    mapping_bytes: &Bound<'_, PyAny>,
+    owner_worker_path_id: Option<&Bound<'_, PyAny>>,
+) -> PyResult<PyBuffer> {
+    let handle = NonZeroU64::new(whole(shareable_handle, "shareable_handle")?);
+    let shareable = Shareable {
+        identity: identity.0,
+        access: access.0,
+        nbytes: whole(nbytes, "nbytes")?,
+        device_id,
+        handle: handle.ok_or_else(|| failed(&DescriptorError::BodyShareableHandle))?,
+        mapping_bytes: whole(mapping_bytes, "mapping_bytes")?,
+    };
+    let path = owner_worker_path_id.map_or(Ok(0), |path| whole_32(path, "owner_worker_path_id"))?;
+    let endpoint = here()?;
+    let wrapped = endpoint.wrap_vmm_shareable(&shareable, path).or_raise()?;
+    Ok(PyBuffer::wrapped(endpoint, wrapped, None))
+}
+
+fn device_base(given: &Bound<'_, PyAny>, backend_kind: BackendKind) -> PyResult<NonZeroU64> {
+    let base = NonZeroU64::new(whole(given, "base")?);
+    base.ok_or_else(|| failed(&DescriptorError::BodyNullBase { backend_kind }))
+}

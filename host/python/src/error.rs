@@ -1,0 +1,142 @@
+//! Errors as a Python programmer expects them: a type by their kind, and in the message the rule and the numbers.
+
+use core::fmt::Display;
+
+use bufabi_core::task_args::AddError;
+use bufabi_core::wire::blob::EncodeError;
+use bufabi_core::wire::chip_args::MaterializeError;
+use bufabi_core::{
+    BlobError, ChipError, Code, DescriptorError, Fault, SubmitError, TensorError, ViewError, rights,
+};
+use bufabi_host::consumer::{CloseError, ImportError};
+use bufabi_host::owner::{CreateError, OwnError, ReleaseError, WrapError};
+use bufabi_host::sys::OsError;
+use pyo3::exceptions::{
+    PyBufferError, PyFileExistsError, PyFileNotFoundError, PyIndexError, PyKeyError, PyMemoryError,
+    PyOSError, PyPermissionError, PyRuntimeError, PySystemError, PyTimeoutError, PyValueError,
+};
+use pyo3::prelude::*;
+
+/// An error of ours, with its frozen number.
+pub(crate) trait Coded: Display {
+    /// The number, name and fault.
+    fn frozen(&self) -> Code;
+}
+
+macro_rules! coded {
+    ($($type:ty),* $(,)?) => {
+        $(impl Coded for $type {
+            fn frozen(&self) -> Code {
+                (*self).code()
+            }
+        })*
+    };
+}
+
+coded!(
+    AddError,
+    BlobError,
+    ChipError,
+    CreateError,
+    DescriptorError,
+    EncodeError,
+    ImportError,
+    OsError,
+    OwnError,
+    ReleaseError,
+    SubmitError,
+    TensorError,
+    ViewError,
+    WrapError,
+    rights::RightsError,
+);
+
+impl Coded for CloseError {
+    fn frozen(&self) -> Code {
+        self.first.code()
+    }
+}
+
+impl<E: Coded> Coded for MaterializeError<E> {
+    fn frozen(&self) -> Code {
+        match self {
+            Self::Resolve { error, .. } => error.frozen(),
+            Self::Chip { error, .. } => error.code(),
+            Self::TooMany(error) => error.code(),
+        }
+    }
+}
+
+/// Makes a result's error one of Python's.
+pub(crate) trait OrRaise<T> {
+    /// The value, or the exception.
+    fn or_raise(self) -> PyResult<T>;
+}
+
+impl<T, E: Coded> OrRaise<T> for Result<T, E> {
+    #[inline]
+    fn or_raise(self) -> PyResult<T> {
+        self.map_err(|error| failed(&error))
+    }
+}
+
+/// The exception for an error.
+#[cold]
+pub(crate) fn failed(error: &impl Coded) -> PyErr {
+    raise(error.frozen(), error)
+}
+
+/// What is not there: a table has no such name.
+const KEY: &[Code] =
+    &[Code::OtherOwner, Code::NeverExisted, Code::Stale, Code::NotInherited, Code::WorkerUnknown];
+/// What somebody still uses.
+const IN_USE: &[Code] = &[Code::ViewsAlive, Code::Busy];
+/// What cannot be done in this process as it is.
+const STATE: &[Code] = &[Code::Forked, Code::SeveralThreads, Code::WorkerIdle, Code::WorkerBusy];
+
+/// The exception for an error. It has the attributes `rule`, the error's name, and `code`, its number.
+#[cold]
+pub(crate) fn raise(code: Code, message: &dyn Display) -> PyErr {
+    let message = format!("{}: {message}", code.name());
+    let error = if KEY.contains(&code) {
+        PyKeyError::new_err(message)
+    } else if IN_USE.contains(&code) {
+        PyBufferError::new_err(message)
+    } else if STATE.contains(&code) {
+        PyRuntimeError::new_err(message)
+    } else {
+        by_fault(code, message)
+    };
+    Python::attach(|py| {
+        let value = error.value(py);
+        // An exception of Python's own takes any attribute.
+        let _ = value.setattr("rule", code.name());
+        let _ = value.setattr("code", code.number());
+    });
+    error
+}
+
+/// The rest: single kinds, then by whose fault it is.
+fn by_fault(code: Code, message: String) -> PyErr {
+    if code == Code::NoSuchTensor {
+        return PyIndexError::new_err(message);
+    }
+    if code == Code::ShmNotFound {
+        return PyFileNotFoundError::new_err(message);
+    }
+    if code == Code::ShmNameTaken {
+        return PyFileExistsError::new_err(message);
+    }
+    if code == Code::NotPermitted {
+        return PyPermissionError::new_err(message);
+    }
+    if code == Code::TimedOut {
+        return PyTimeoutError::new_err(message);
+    }
+    match code.fault() {
+        Fault::Nobody | Fault::Sender | Fault::Caller => PyValueError::new_err(message),
+        Fault::Capacity => PyMemoryError::new_err(message),
+        Fault::Machine => PyOSError::new_err(message),
+        Fault::Library => PySystemError::new_err(message),
+    }
+}

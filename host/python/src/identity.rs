@@ -1,0 +1,105 @@
+//! `CanonicalIdentity`: the name of one allocation.
+
+use core::num::NonZeroU32;
+
+use bufabi_core::wire::identity::RawIdentity;
+use bufabi_core::{Code, DescriptorError, Identity};
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::PyNotImplementedError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+use zerocopy::{FromBytes, IntoBytes};
+
+use crate::error::{failed, raise};
+use crate::number::{owner_instance_id, whole, whole_32, with_bytes};
+
+/// The name of one allocation of one endpoint incarnation, for ever, and the same on every hop.
+///
+/// It is hashable and ordered; padding takes no part.
+#[pyclass(frozen, name = "CanonicalIdentity", module = "bufabi")]
+pub(crate) struct PyIdentity(pub(crate) Identity);
+
+#[pymethods]
+impl PyIdentity {
+    #[new]
+    #[pyo3(signature = (owner_instance_id, buffer_id, generation = None))]
+    fn new(
+        owner_instance_id: &Bound<'_, PyAny>,
+        buffer_id: &Bound<'_, PyAny>,
+        generation: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let owner = self::owner_instance_id(owner_instance_id)?;
+        let buffer_id = whole(buffer_id, "buffer_id")?;
+        let generation = generation.map_or(Ok(1), |generation| whole_32(generation, "generation"))?;
+        let generation = NonZeroU32::new(generation).ok_or_else(|| failed(&DescriptorError::Generation))?;
+        Ok(Self(Identity::new(owner, buffer_id, generation)))
+    }
+
+    /// The identity of 32 bytes, padding ignored.
+    #[staticmethod]
+    fn from_bytes(data: &Bound<'_, PyAny>) -> PyResult<Self> {
+        with_bytes(data, |bytes| {
+            let raw = RawIdentity::read_from_bytes(bytes);
+            let raw = raw.map_err(|_| {
+                let found = bytes.len();
+                raise(Code::Size, &format_args!("an identity has exactly 32 bytes, found {found}"))
+            })?;
+            raw.decode().map(Self).ok_or_else(|| failed(&DescriptorError::Generation))
+        })
+    }
+
+    /// The 32 bytes, padding zero.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.0.encode().as_bytes())
+    }
+
+    /// The endpoint incarnation that owns it: 8 bytes.
+    #[getter]
+    fn owner_instance_id<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.0.owner_instance_id().0)
+    }
+
+    /// The owner's number for it.
+    #[getter]
+    fn buffer_id(&self) -> u64 {
+        self.0.buffer_id()
+    }
+
+    /// How often that number has been given out, this time included.
+    #[getter]
+    fn generation(&self) -> u32 {
+        self.0.generation().get()
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, operator: CompareOp) -> PyResult<bool> {
+        let unlike = || PyNotImplementedError::new_err("an identity compares with identities");
+        match (other.cast::<Self>(), operator) {
+            (Ok(other), operator) => Ok(operator.matches(self.0.cmp(&other.get().0))),
+            (Err(_), CompareOp::Eq) => Ok(false),
+            (Err(_), CompareOp::Ne) => Ok(true),
+            (Err(_), CompareOp::Lt | CompareOp::Le | CompareOp::Gt | CompareOp::Ge) => Err(unlike()),
+        }
+    }
+
+    /// That of the bytes, which the interpreter keys: nobody outside chooses where an identity lands.
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        self.to_bytes(py).hash()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("CanonicalIdentity({})", self.0)
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        pickled::<Self>(py, self.to_bytes(py))
+    }
+}
+
+/// How a record is pickled: as its bytes, which are checked when they are read.
+pub(crate) fn pickled<'py, T: pyo3::PyTypeInfo>(
+    py: Python<'py>,
+    bytes: Bound<'py, PyBytes>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let read = py.get_type::<T>().getattr("from_bytes")?;
+    (read, (bytes,)).into_pyobject(py)
+}

@@ -1,0 +1,69 @@
+//! The Python package `bufabi`: names, numbers and exceptions of Python around core's rules and the host's memory.
+//!
+//! Nothing is decided here. Every rule is core's, every mapping, process and task the host's; what is here turns Python's objects
+//! into theirs and back. See docs/python.md.
+
+mod buffer;
+mod chip;
+mod descriptor;
+mod endpoint;
+mod error;
+mod ffi;
+mod forward;
+mod identity;
+mod mapped_arg;
+mod number;
+mod registry;
+mod task_args;
+mod tensor;
+
+use bufabi_core::wire::backend::{AddressSpace, BackendKind};
+use bufabi_core::{Access, DType, Tag};
+use bufabi_host::memory::mapping;
+use pyo3::prelude::*;
+
+use crate::number::Value;
+
+/// Bytes that this process has copied so far into or out of backings: views of them copy nothing.
+#[pyfunction]
+fn bytes_copied() -> u64 {
+    mapping::bytes_copied()
+}
+
+/// The module. It keeps the interpreter's lock: an interpreter without one turns it on when it imports this.
+#[pymodule(gil_used = true)]
+fn _bufabi(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    Value::<AddressSpace>::add(module)?;
+    Value::<Access>::add(module)?;
+    Value::<BackendKind>::add(module)?;
+    Value::<DType>::add(module)?;
+    Value::<Tag>::add(module)?;
+    module.add_class::<identity::PyIdentity>()?;
+    module.add_class::<descriptor::PyDescriptor>()?;
+    module.add_class::<tensor::PyTensor>()?;
+    module.add_class::<buffer::PyBuffer>()?;
+    module.add_class::<task_args::PyTaskArgs>()?;
+    module.add_class::<chip::PyChipTensor>()?;
+    module.add_class::<chip::PyChipStorageTaskArgs>()?;
+    module.add_class::<mapped_arg::PyMappedArg>()?;
+    module.add_class::<mapped_arg::PyMappedArgs>()?;
+    module.add_class::<registry::PyImportContext>()?;
+    module.add_class::<registry::PyImportRegistry>()?;
+    module.add_function(wrap_pyfunction!(bytes_copied, module)?)?;
+    module.add_function(wrap_pyfunction!(endpoint::mint_owner_instance_id, module)?)?;
+    module.add_function(wrap_pyfunction!(endpoint::owner_instance_id, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer::create_host_shared_buffer, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer::wrap_fork_inherited, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer::wrap_device_malloc, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer::wrap_vmm_window, module)?)?;
+    module.add_function(wrap_pyfunction!(buffer::wrap_vmm_shareable, module)?)?;
+    module.add_function(wrap_pyfunction!(forward::re_export, module)?)?;
+    module.add_function(wrap_pyfunction!(forward::remote_sidecar_tensor, module)?)?;
+    module.add_function(wrap_pyfunction!(forward::remote_backing_identity, module)?)?;
+    module.add_function(wrap_pyfunction!(forward::intern_worker_path, module)?)?;
+    module.add_function(wrap_pyfunction!(forward::worker_path_for_id, module)?)?;
+    module.add_function(wrap_pyfunction!(task_args::write_blob, module)?)?;
+    module.add_function(wrap_pyfunction!(task_args::read_args_from_blob, module)?)?;
+    module.add_function(wrap_pyfunction!(registry::materialize_task_args, module)?)?;
+    Ok(())
+}

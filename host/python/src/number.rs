@@ -1,0 +1,228 @@
+//! Numbers and enumerations that come from Python.
+
+use core::fmt::Display;
+
+use bufabi_core::view::MAX_NDIMS;
+use bufabi_core::wire::backend::{AddressSpace, BackendKind};
+use bufabi_core::{Access, DType, DescriptorError, OwnerInstanceId, Tag, TensorError, ViewError, rights};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyInt, PyList, PyTuple, PyType};
+
+use crate::error::failed;
+
+/// An enumeration of the wire, as an `enum.IntEnum` of Python's, whose names and numbers are core's.
+pub(crate) trait Enumeration: Copy + 'static {
+    /// Its name in Python.
+    const NAME: &'static str;
+
+    /// Where its Python type lies.
+    fn kept() -> &'static PyOnceLock<Kept>;
+
+    /// Every value's name and number.
+    fn all() -> Vec<(&'static str, u8)>;
+
+    /// The number.
+    fn number(self) -> u8;
+
+    /// The value of a number.
+    fn from_number(number: i64) -> PyResult<Self>;
+}
+
+/// A Python type, and its members by their numbers.
+pub(crate) struct Kept {
+    of_type: Py<PyType>,
+    members: Vec<Py<PyAny>>,
+}
+
+/// A value that came from Python, or goes there.
+#[derive(Clone, Copy)]
+pub(crate) struct Value<E>(pub(crate) E);
+
+macro_rules! enumeration {
+    ($type:ident, $name:literal, $rule:literal, $refused:expr) => {
+        impl Enumeration for $type {
+            const NAME: &'static str = $name;
+
+            fn kept() -> &'static PyOnceLock<Kept> {
+                static KEPT: PyOnceLock<Kept> = PyOnceLock::new();
+                &KEPT
+            }
+
+            fn all() -> Vec<(&'static str, u8)> {
+                Self::ALL.iter().map(|value| (value.name(), value.to_wire())).collect()
+            }
+
+            fn number(self) -> u8 {
+                self.to_wire()
+            }
+
+            #[inline]
+            fn from_number(number: i64) -> PyResult<Self> {
+                let found = u8::try_from(number).map_err(|_| out_of_range($rule, number, "a byte"))?;
+                Self::from_wire(found).ok_or_else(|| failed(&$refused(found)))
+            }
+        }
+    };
+}
+
+enumeration!(AddressSpace, "AddressSpace", "address_space", |found| DescriptorError::AddressSpace { found });
+enumeration!(Access, "AccessMode", "access", |found| DescriptorError::Access { found });
+enumeration!(BackendKind, "BackendKind", "backend_kind", |found| DescriptorError::BackendKind { found });
+enumeration!(DType, "DataType", "dtype", |found| TensorError::Dtype { found });
+enumeration!(Tag, "TensorArgType", "tag", |found| rights::RightsError::TagUnknown {
+    found: i32::from(found)
+});
+
+fn out_of_range(name: &str, found: impl Display, kind: &str) -> PyErr {
+    PyValueError::new_err(format!("{name}: {found} does not fit {kind}"))
+}
+
+impl<E: Enumeration> Value<E> {
+    /// Makes the type, once for each process.
+    pub(crate) fn define(py: Python<'_>) -> PyResult<&Kept> {
+        E::kept().get_or_try_init(py, || {
+            let members = PyList::empty(py);
+            for member in E::all() {
+                members.append(member)?;
+            }
+            let arguments = [("module", "bufabi")];
+            let keywords = pyo3::types::IntoPyDict::into_py_dict(arguments, py)?;
+            let made = py.import("enum")?.getattr("IntEnum")?.call((E::NAME, members), Some(&keywords))?;
+            let of_type = made.cast_into::<PyType>()?;
+            let members = E::all().into_iter().map(|(_, number)| of_type.call1((number,)).map(Bound::unbind));
+            let members = members.collect::<PyResult<_>>()?;
+            Ok(Kept { of_type: of_type.unbind(), members })
+        })
+    }
+
+    /// Puts the type into the module.
+    pub(crate) fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let kept = Self::define(module.py())?;
+        module.add(E::NAME, kept.of_type.bind(module.py()))
+    }
+}
+
+impl<'a, 'py, E: Enumeration> FromPyObject<'a, 'py> for Value<E> {
+    type Error = PyErr;
+
+    #[inline]
+    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let kept = Self::define(given.py())?;
+        let given_type = given.get_type_ptr();
+        if given_type.cast() != kept.of_type.as_ptr() && !given.is_exact_instance_of::<PyInt>() {
+            let found = given.get_type();
+            let message = format!("a bufabi.{} is needed, not {}", E::NAME, found.name()?);
+            return Err(PyTypeError::new_err(message));
+        }
+        let number = given.extract::<i64>();
+        number.map_err(|_| out_of_range(E::NAME, "a number", "64 bits")).and_then(E::from_number).map(Self)
+    }
+}
+
+impl<'py, E: Enumeration> IntoPyObject<'py> for Value<E> {
+    type Target = PyAny;
+    type Output = Bound<'py, PyAny>;
+    type Error = PyErr;
+
+    fn into_pyobject(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let member = Self::define(py)?.members.get(usize::from(self.0.number()));
+        // Numbers count from 0 without a gap, as every enumeration of the wire does.
+        member
+            .map(|member| member.bind(py).clone())
+            .ok_or_else(|| out_of_range(E::NAME, self.0.number(), "it"))
+    }
+}
+
+/// A whole number that is not negative and fits: for sizes, offsets and identities.
+pub(crate) fn whole(given: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
+    given.extract::<u64>().map_err(|error| refused(given, name, error, u64::MAX))
+}
+
+/// As [`whole`], of 32 bits.
+#[inline]
+pub(crate) fn whole_32(given: &Bound<'_, PyAny>, name: &str) -> PyResult<u32> {
+    given.extract::<u32>().map_err(|error| refused(given, name, error, u64::from(u32::MAX)))
+}
+
+#[cold]
+fn refused(given: &Bound<'_, PyAny>, name: &str, error: PyErr, last: u64) -> PyErr {
+    if error.is_instance_of::<PyOverflowError>(given.py()) {
+        return PyValueError::new_err(format!("{name}: {given} is not 0 to {last}"));
+    }
+    let found = given.get_type();
+    PyTypeError::new_err(format!("{name}: an int is needed, not {found}"))
+}
+
+/// Shapes or strides: as many numbers of 32 bits as came, of which a view has at most five.
+#[derive(Clone, Copy)]
+pub(crate) struct Numbers {
+    len: usize,
+    slots: [u32; MAX_NDIMS],
+}
+
+impl Numbers {
+    /// Reads a tuple, a list, or whatever else gives its elements one by one.
+    #[inline]
+    pub(crate) fn read(given: &Bound<'_, PyAny>, name: &'static str) -> PyResult<Self> {
+        let number = |(dim, item): (usize, &Bound<'_, PyAny>)| match item.extract::<u32>() {
+            Ok(number) => Ok(number),
+            Err(_) => whole_32(item, &format!("{name}[{dim}]")),
+        };
+        if let Ok(tuple) = given.cast::<PyTuple>() {
+            Self::collect(
+                tuple.len(),
+                tuple.iter_borrowed().enumerate().map(|(dim, item)| number((dim, &item))),
+            )
+        } else if let Ok(list) = given.cast::<PyList>() {
+            Self::collect(list.len(), list.iter().enumerate().map(|(dim, item)| number((dim, &item))))
+        } else {
+            let all = given.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            Self::collect(all.len(), all.iter().enumerate().map(number))
+        }
+    }
+
+    #[inline]
+    fn collect(len: usize, numbers: impl Iterator<Item = PyResult<u32>>) -> PyResult<Self> {
+        let mut slots = [0; MAX_NDIMS];
+        if len > MAX_NDIMS {
+            return Err(failed(&ViewError::Ndims { found: u32::try_from(len).unwrap_or(u32::MAX) }));
+        }
+        for (slot, number) in slots.iter_mut().zip(numbers) {
+            *slot = number?;
+        }
+        Ok(Self { len, slots })
+    }
+
+    /// The numbers.
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        self.slots.get(..self.len).unwrap_or(&self.slots)
+    }
+}
+
+/// The name of an endpoint: exactly 8 bytes.
+pub(crate) fn owner_instance_id(given: &Bound<'_, PyAny>) -> PyResult<OwnerInstanceId> {
+    let bytes = given.cast::<PyBytes>().map_err(|_| {
+        let found = given.get_type();
+        PyTypeError::new_err(format!("owner_instance_id: 8 bytes are needed, not {found}"))
+    })?;
+    let bytes = bytes.as_bytes();
+    let exact = bytes.try_into();
+    exact.map(OwnerInstanceId).map_err(|_| {
+        PyValueError::new_err(format!("owner_instance_id: it has exactly 8 bytes, found {}", bytes.len()))
+    })
+}
+
+/// The bytes of an object: those of `bytes` where they lie, and a copy of what somebody else might write.
+pub(crate) fn with_bytes<R>(
+    given: &Bound<'_, PyAny>,
+    work: impl FnOnce(&[u8]) -> PyResult<R>,
+) -> PyResult<R> {
+    if let Ok(bytes) = given.cast::<PyBytes>() {
+        return work(bytes.as_bytes());
+    }
+    let view = pyo3::buffer::PyBuffer::<u8>::get(given)?;
+    work(&view.to_vec(given.py())?)
+}

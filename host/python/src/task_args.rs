@@ -1,0 +1,182 @@
+//! `TaskArgs`: a task's arguments on their way to being submitted, and the blob that they travel as.
+
+use bufabi_core::task_args::Scratch;
+use bufabi_core::wire::blob::{self, encoded_size};
+use bufabi_core::{Blob, Tag, TaskArgs, Tensor};
+use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use crate::error::{OrRaise, failed};
+use crate::mapped_arg::{no_such, position};
+use crate::number::{Value, with_bytes};
+use crate::tensor::PyTensor;
+
+/// A task's arguments: tensors first, each with a tag, then scalars.
+///
+/// Rights are checked when a tensor is added, and again, on the final tags, when the task is submitted.
+#[pyclass(name = "TaskArgs", module = "bufabi")]
+pub(crate) struct PyTaskArgs(pub(crate) Box<TaskArgs>);
+
+impl PyTaskArgs {
+    fn tensor_at(&self, index: isize) -> PyResult<usize> {
+        let len = self.0.tensors().len();
+        position(index, len).filter(|&index| index < len).ok_or_else(|| no_such("tensor", index, len))
+    }
+}
+
+#[pymethods]
+impl PyTaskArgs {
+    #[new]
+    fn new() -> Self {
+        Self(Box::default())
+    }
+
+    /// Adds a tensor behind those that are there, and says its index.
+    #[pyo3(signature = (tensor, tag))]
+    fn add_tensor(&mut self, tensor: PyRef<'_, PyTensor>, tag: Value<Tag>) -> PyResult<usize> {
+        self.0.add_tensor(&tensor.0, tag.0).or_raise()
+    }
+
+    /// Adds a scalar behind those that are there, and says its index among them: a whole number of 64 bits, of either sign; or a
+    /// float, whose bits travel.
+    #[pyo3(signature = (scalar))]
+    fn add_scalar(&mut self, scalar: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let bits = scalar_bits(scalar)?;
+        self.0.add_scalar(bits).or_raise()
+    }
+
+    /// Tensor number `index`.
+    fn tensor(&self, index: isize) -> PyResult<PyTensor> {
+        let place = self.tensor_at(index)?;
+        let found = self.0.tensors().get(place);
+        found.map(|tensor| PyTensor(*tensor)).ok_or_else(|| no_such("tensor", index, place))
+    }
+
+    /// Scalar number `index`, as the bits that travel.
+    fn scalar(&self, index: isize) -> PyResult<u64> {
+        let scalars = self.0.scalars();
+        let found = position(index, scalars.len()).and_then(|index| scalars.get(index));
+        found.copied().ok_or_else(|| no_such("scalar", index, scalars.len()))
+    }
+
+    /// The tag of tensor number `index`.
+    fn tag(&self, index: isize) -> PyResult<Value<Tag>> {
+        let place = self.tensor_at(index)?;
+        let found = self.0.tags().get(place);
+        found.map(|tag| Value(*tag)).ok_or_else(|| no_such("tensor", index, place))
+    }
+
+    /// Changes a tensor's tag. Whether its owner grants what the new one needs is seen when the task is submitted.
+    fn set_tag(&mut self, index: isize, tag: Value<Tag>) -> PyResult<()> {
+        let place = self.tensor_at(index)?;
+        self.0.set_tag(place, tag.0).or_raise()
+    }
+
+    /// How many tensors there are.
+    #[getter]
+    fn tensor_count(&self) -> usize {
+        self.0.tensors().len()
+    }
+
+    /// How many scalars there are.
+    #[getter]
+    fn scalar_count(&self) -> usize {
+        self.0.scalars().len()
+    }
+
+    /// The tensors, in order.
+    #[getter]
+    fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.tensors().iter().map(|tensor| PyTensor(*tensor)).collect::<Vec<_>>())
+    }
+
+    /// The scalars, in order.
+    #[getter]
+    fn scalars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.0.scalars())
+    }
+
+    /// Checks them as a submit does: limits, rights, and that none writes a byte that another one names.
+    fn check(&self) -> PyResult<()> {
+        let mut scratch = Box::<Scratch>::default();
+        self.0.submit(&mut scratch).or_raise().map(|_| ())
+    }
+
+    /// Removes all of them.
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn __len__(&self) -> usize {
+        self.0.tensors().len().saturating_add(self.0.scalars().len())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("TaskArgs({} tensors, {} scalars)", self.0.tensors().len(), self.0.scalars().len())
+    }
+}
+
+/// The 64 bits of a number: two's complement of a negative one, the bits of a float.
+fn scalar_bits(scalar: &Bound<'_, PyAny>) -> PyResult<u64> {
+    match scalar.extract::<u64>() {
+        Ok(bits) => return Ok(bits),
+        Err(error) if error.is_instance_of::<PyOverflowError>(scalar.py()) => {
+            let signed = scalar.extract::<i64>().map(i64::cast_unsigned);
+            return signed
+                .map_err(|_| PyValueError::new_err(format!("scalar: {scalar} does not fit 64 bits")));
+        }
+        Err(_) => {}
+    }
+    let float = scalar.cast::<pyo3::types::PyFloat>().map_err(|_| {
+        let found = scalar.get_type();
+        PyTypeError::new_err(format!("scalar: an int or a float is needed, not {found}"))
+    })?;
+    Ok(float.extract::<f64>()?.to_bits())
+}
+
+/// The arguments as they travel: two counts, the tensors, the scalars. Tags do not.
+///
+/// With `into`, any writable object of bytes, they are written at its start and their size is returned.
+#[pyfunction]
+#[pyo3(signature = (args, into = None))]
+pub(crate) fn write_blob<'py>(
+    py: Python<'py>,
+    args: PyRef<'_, PyTaskArgs>,
+    into: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (tensors, scalars) = (args.0.tensors(), args.0.scalars());
+    let size = encoded_size(tensors.len(), scalars.len());
+    let size = size.ok_or_else(|| PyValueError::new_err("too_many_arguments: more than two counts tell"))?;
+    let encoded =
+        PyBytes::new_with(py, size, |bytes| blob::encode(tensors, scalars, bytes).or_raise().map(|_| ()))?;
+    let Some(into) = into else { return Ok(encoded.into_any()) };
+    let place = pyo3::buffer::PyBuffer::<u8>::get(into)?;
+    let available = place.len_bytes();
+    if available < size {
+        return Err(failed(&blob::EncodeError { tensors: tensors.len(), scalars: scalars.len(), available }));
+    }
+    if place.readonly() {
+        return Err(PyBufferError::new_err("into: the object is read-only"));
+    }
+    // Python writes it itself, through a view of the object: what it does with views of ours, it does here.
+    let view = py.import("builtins")?.getattr("memoryview")?.call1((into,))?;
+    view.set_item(pyo3::types::PySlice::new(py, 0, isize::try_from(size)?, 1), encoded)?;
+    Ok(size.into_pyobject(py)?.into_any())
+}
+
+/// The arguments of a blob, which is checked. Tags do not travel: each is NO_DEP until it is set.
+#[pyfunction]
+pub(crate) fn read_args_from_blob(blob: &Bound<'_, PyAny>) -> PyResult<PyTaskArgs> {
+    with_bytes(blob, |bytes| {
+        let blob = Blob::from_bytes(bytes).or_raise()?;
+        let mut arguments = Box::<TaskArgs>::default();
+        for tensor in blob.tensors() {
+            arguments.add_tensor(&Tensor::to_owned(&tensor), Tag::NoDep).or_raise()?;
+        }
+        for scalar in blob.scalars() {
+            arguments.add_scalar(scalar).or_raise()?;
+        }
+        Ok(PyTaskArgs(arguments))
+    })
+}

@@ -1,0 +1,77 @@
+"""What the tests share."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from bufabi import (
+    AccessMode,
+    AddressSpace,
+    BackendKind,
+    Buffer,
+    BufferDescriptor,
+    CanonicalIdentity,
+    ImportContext,
+    ImportRegistry,
+    TaskArgs,
+    Tensor,
+    TensorArgType,
+    create_host_shared_buffer,
+    write_blob,
+)
+
+IDENTITY = CanonicalIdentity(b"\x01\x02\x03\x04\x05\x06\x07\x08", 7, 3)
+REPOSITORY = Path(__file__).resolve().parents[3]
+
+
+def descriptor(**fields: object) -> BufferDescriptor:
+    """A descriptor of POSIX shared memory, but for the fields that are given."""
+    given: dict[str, object] = {
+        "identity": IDENTITY,
+        "address_space": AddressSpace.HOST,
+        "access": AccessMode.READWRITE,
+        "backend_kind": BackendKind.POSIX_SHM,
+        "nbytes": 4096,
+        "body": b"name",
+    }
+    return BufferDescriptor(**(given | fields))  # type: ignore[arg-type]
+
+
+def blob_of(*tensors: Tensor, scalars: tuple[int, ...] = ()) -> bytes:
+    """A task's arguments as they travel."""
+    args = TaskArgs()
+    for tensor in tensors:
+        args.add_tensor(tensor, TensorArgType.NO_DEP)
+    for scalar in scalars:
+        args.add_scalar(scalar)
+    return write_blob(args)
+
+
+def in_a_new_process(script: str, *given: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script in an interpreter of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", script, *given], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.fixture
+def registry() -> Iterator[ImportRegistry]:
+    """A host's registry, which a test leaves without a view that is alive."""
+    with ImportRegistry(ImportContext(True)) as registry:
+        yield registry
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Buffer]]:
+    """Makes buffers that are closed at the end: a test leaves none of their views alive."""
+    made: list[Buffer] = []
+
+    def make(nbytes: int = 4096, access: AccessMode = AccessMode.READWRITE) -> Buffer:
+        made.append(create_host_shared_buffer(nbytes, access))
+        return made[-1]
+
+    yield make
+    for buffer in made:
+        buffer.close()
