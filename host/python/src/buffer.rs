@@ -21,7 +21,7 @@ use crate::error::{OrRaise, failed, raise};
 use crate::ffi::memory_of;
 use crate::identity::PyIdentity;
 use crate::mapped_arg::{PyMappedArg, Reach};
-use crate::number::{Value, whole, whole_32};
+use crate::number::{self, Value};
 use crate::tensor::{PyTensor, view};
 
 /// A buffer that this process owns or wraps. It makes tensors of it, and lets go of it when it is closed.
@@ -112,26 +112,26 @@ impl PyBuffer {
 #[pymethods]
 impl PyBuffer {
     /// A view as a task argument: row-major from `byte_offset` on, or with strides in elements.
-    #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = None))]
+    #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = 0))]
     fn tensor(
         &self,
         shapes: &Bound<'_, PyAny>,
         dtype: Value<DType>,
         strides: Option<&Bound<'_, PyAny>>,
-        byte_offset: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = number::byte_offset)] byte_offset: u64,
     ) -> PyResult<PyTensor> {
         let view = view(byte_offset, shapes, strides, dtype.0, self.nbytes)?;
         self.tensor_of(&view).map(PyTensor)
     }
 
     /// The owner's own view of its bytes, for loads and stores whatever is granted to others.
-    #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = None))]
+    #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = 0))]
     fn mapped(
         &self,
         shapes: &Bound<'_, PyAny>,
         dtype: Value<DType>,
         strides: Option<&Bound<'_, PyAny>>,
-        byte_offset: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = number::byte_offset)] byte_offset: u64,
     ) -> PyResult<PyMappedArg> {
         let view = view(byte_offset, shapes, strides, dtype.0, self.nbytes)?;
         let mapping = self.endpoint.own_mapping(&self.descriptor()?).or_raise()?;
@@ -201,20 +201,14 @@ pub(crate) fn deadline(seconds: f64) -> PyResult<Instant> {
 
 /// Makes a buffer of POSIX shared memory: `nbytes` bytes, zero, that grants `access` to its consumers.
 #[pyfunction]
-#[pyo3(signature = (nbytes, access = None))]
+#[pyo3(signature = (nbytes, access = Value(Access::ReadWrite)))]
 pub(crate) fn create_host_shared_buffer(
-    nbytes: &Bound<'_, PyAny>,
-    access: Option<Value<Access>>,
+    #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
+    access: Value<Access>,
 ) -> PyResult<PyBuffer> {
-    let nbytes = whole(nbytes, "nbytes")?;
     let endpoint = here()?;
-    let buffer = endpoint.create_buffer(nbytes, granted(access)).or_raise()?;
+    let buffer = endpoint.create_buffer(nbytes, access.0).or_raise()?;
     Ok(PyBuffer::owned(endpoint, buffer))
-}
-
-/// For reading and writing unless said otherwise.
-pub(crate) fn granted(access: Option<Value<Access>>) -> Access {
-    access.map_or(Access::ReadWrite, |access| access.0)
 }
 
 /// Gives a name to memory that is there already, for the processes that are forked from now on: the bytes of anything that has the
@@ -256,61 +250,59 @@ pub(crate) fn wrap_memory(
 
 /// Gives a name to memory that somebody else allocated on this process's chip, by its device address.
 #[pyfunction]
-#[pyo3(signature = (base, nbytes, access = None))]
+#[pyo3(signature = (base, nbytes, access = Value(Access::ReadWrite)))]
 pub(crate) fn wrap_device_malloc(
-    base: &Bound<'_, PyAny>,
-    nbytes: &Bound<'_, PyAny>,
-    access: Option<Value<Access>>,
+    #[pyo3(from_py_with = number::base)] base: u64,
+    #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
+    access: Value<Access>,
 ) -> PyResult<PyBuffer> {
-    let (base, nbytes) = (device_base(base, BackendKind::DeviceMalloc)?, whole(nbytes, "nbytes")?);
+    let base = device_base(base, BackendKind::DeviceMalloc)?;
     let endpoint = here()?;
-    let wrapped = endpoint.wrap_device_malloc(base, nbytes, granted(access)).or_raise()?;
+    let wrapped = endpoint.wrap_device_malloc(base, nbytes, access.0).or_raise()?;
     Ok(PyBuffer::wrapped(endpoint, wrapped, None))
 }
 
 /// Gives a name to a part of a communication domain's window on this process's chip, by its device address.
 #[pyfunction]
-#[pyo3(signature = (base, nbytes, access = None))]
+#[pyo3(signature = (base, nbytes, access = Value(Access::ReadWrite)))]
 pub(crate) fn wrap_vmm_window(
-    base: &Bound<'_, PyAny>,
-    nbytes: &Bound<'_, PyAny>,
-    access: Option<Value<Access>>,
+    #[pyo3(from_py_with = number::base)] base: u64,
+    #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
+    access: Value<Access>,
 ) -> PyResult<PyBuffer> {
-    let (base, nbytes) = (device_base(base, BackendKind::VmmWindow)?, whole(nbytes, "nbytes")?);
+    let base = device_base(base, BackendKind::VmmWindow)?;
     let endpoint = here()?;
-    let wrapped = endpoint.wrap_vmm_window(base, nbytes, granted(access)).or_raise()?;
+    let wrapped = endpoint.wrap_vmm_window(base, nbytes, access.0).or_raise()?;
     Ok(PyBuffer::wrapped(endpoint, wrapped, None))
 }
 
 /// Gives a name to device memory that somebody else allocated and exports, by its handle. The identity is the one that it has
 /// there.
 #[pyfunction]
-#[pyo3(signature = (*, identity, nbytes, access, device_id, shareable_handle, mapping_bytes, owner_worker_path_id = None))]
+#[pyo3(signature = (*, identity, nbytes, access, device_id, shareable_handle, mapping_bytes, owner_worker_path_id = 0))]
 pub(crate) fn wrap_vmm_shareable(
     identity: PyRef<'_, PyIdentity>,
-    nbytes: &Bound<'_, PyAny>,
+    #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
     access: Value<Access>,
     device_id: i32,
-    shareable_handle: &Bound<'_, PyAny>,
-    mapping_bytes: &Bound<'_, PyAny>,
-    owner_worker_path_id: Option<&Bound<'_, PyAny>>,
+    #[pyo3(from_py_with = number::shareable_handle)] shareable_handle: u64,
+    #[pyo3(from_py_with = number::mapping_bytes)] mapping_bytes: u64,
+    #[pyo3(from_py_with = number::owner_worker_path_id)] owner_worker_path_id: u32,
 ) -> PyResult<PyBuffer> {
-    let handle = NonZeroU64::new(whole(shareable_handle, "shareable_handle")?);
+    let handle = NonZeroU64::new(shareable_handle);
     let shareable = Shareable {
         identity: identity.0,
         access: access.0,
-        nbytes: whole(nbytes, "nbytes")?,
+        nbytes,
         device_id,
         handle: handle.ok_or_else(|| failed(&DescriptorError::BodyShareableHandle))?,
-        mapping_bytes: whole(mapping_bytes, "mapping_bytes")?,
+        mapping_bytes,
     };
-    let path = owner_worker_path_id.map_or(Ok(0), |path| whole_32(path, "owner_worker_path_id"))?;
     let endpoint = here()?;
-    let wrapped = endpoint.wrap_vmm_shareable(&shareable, path).or_raise()?;
+    let wrapped = endpoint.wrap_vmm_shareable(&shareable, owner_worker_path_id).or_raise()?;
     Ok(PyBuffer::wrapped(endpoint, wrapped, None))
 }
 
-fn device_base(given: &Bound<'_, PyAny>, backend_kind: BackendKind) -> PyResult<NonZeroU64> {
-    let base = NonZeroU64::new(whole(given, "base")?);
-    base.ok_or_else(|| failed(&DescriptorError::BodyNullBase { backend_kind }))
+fn device_base(base: u64, backend_kind: BackendKind) -> PyResult<NonZeroU64> {
+    NonZeroU64::new(base).ok_or_else(|| failed(&DescriptorError::BodyNullBase { backend_kind }))
 }

@@ -6,7 +6,7 @@ use bufabi_core::wire::backend::AddressSpace;
 use bufabi_core::{ChipStorageTaskArgs, ChipTensor, DType};
 use bufabi_host::memory::Mapping;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyIterator, PyTuple};
 use zerocopy::IntoBytes;
 
 use crate::mapped_arg::{no_such, position};
@@ -185,6 +185,12 @@ impl PyChipStorageTaskArgs {
 
     fn __getitem__(&self, index: isize) -> PyResult<PyChipTensor> {
         self.tensor(index)
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let tensors = self.arguments.tensors().iter().zip(&self.mappings);
+        let tensors = tensors.map(|(tensor, mapping)| PyChipTensor::new(*tensor, mapping.clone()));
+        PyTuple::new(py, tensors.collect::<Vec<_>>())?.try_iter()
     }
 
     fn __repr__(&self) -> String {

@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::error::OrRaise;
 use crate::identity::{PyIdentity, pickled};
-use crate::number::{Value, whole, whole_32, with_bytes};
+use crate::number::{self, Value, with_bytes};
 
 /// The 88 bytes that say who owns a backing, what it grants and how to reach it. All rules of the wire ABI hold.
 #[pyclass(frozen, name = "BufferDescriptor", module = "bufabi")]
@@ -18,18 +18,16 @@ pub(crate) struct PyDescriptor(pub(crate) Descriptor);
 #[pymethods]
 impl PyDescriptor {
     #[new]
-    #[pyo3(signature = (*, identity, address_space, access, backend_kind, nbytes, body = None, owner_worker_path_id = None))]
+    #[pyo3(signature = (*, identity, address_space, access, backend_kind, nbytes, body = None, owner_worker_path_id = 0))]
     fn new(
         identity: PyRef<'_, PyIdentity>,
         address_space: Value<AddressSpace>,
         access: Value<Access>,
         backend_kind: Value<BackendKind>,
-        nbytes: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
         body: Option<&Bound<'_, PyAny>>,
-        owner_worker_path_id: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = number::owner_worker_path_id)] owner_worker_path_id: u32,
     ) -> PyResult<Self> {
-        let nbytes = whole(nbytes, "nbytes")?;
-        let path = owner_worker_path_id.map_or(Ok(0), |path| whole_32(path, "owner_worker_path_id"))?;
         let mut fields = [0; BODY_SIZE];
         let body_len = body.map_or(Ok(0), |body| {
             with_bytes(body, |bytes| {
@@ -45,7 +43,7 @@ impl PyDescriptor {
             padding0: [0; 3],
             identity: identity.0.encode(),
             nbytes: nbytes.into(),
-            owner_worker_path_id: path.into(),
+            owner_worker_path_id: owner_worker_path_id.into(),
             body_len: body_len.into(),
             padding1: [0; 2],
             body: fields,

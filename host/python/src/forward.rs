@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::error::{OrRaise, raise};
 use crate::identity::PyIdentity;
-use crate::number::whole_32;
+use crate::number;
 use crate::tensor::PyTensor;
 
 /// A tensor as a forwarding worker hands it on: identity, backing and view unchanged, and nothing mapped. It can be handed on
@@ -48,6 +48,6 @@ pub(crate) fn intern_worker_path(path: &str) -> u32 {
 
 /// The path of a number; empty for 0, and `<path#N>` for one of another process.
 #[pyfunction]
-pub(crate) fn worker_path_for_id(number: &Bound<'_, PyAny>) -> PyResult<String> {
-    whole_32(number, "number").map(worker_path::path_of)
+pub(crate) fn worker_path_for_id(#[pyo3(from_py_with = number::number)] number: u32) -> String {
+    worker_path::path_of(number)
 }

@@ -3,7 +3,7 @@
 use core::num::NonZeroU32;
 
 use bufabi_core::wire::identity::RawIdentity;
-use bufabi_core::{Code, DescriptorError, Identity};
+use bufabi_core::{Code, DescriptorError, Identity, OwnerInstanceId};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
@@ -11,7 +11,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{failed, raise};
-use crate::number::{owner_instance_id, whole, whole_32, with_bytes};
+use crate::number::{self, with_bytes};
 
 /// The name of one allocation of one endpoint incarnation, for ever, and the same on every hop.
 ///
@@ -22,17 +22,14 @@ pub(crate) struct PyIdentity(pub(crate) Identity);
 #[pymethods]
 impl PyIdentity {
     #[new]
-    #[pyo3(signature = (owner_instance_id, buffer_id, generation = None))]
+    #[pyo3(signature = (owner_instance_id, buffer_id, generation = 1))]
     fn new(
-        owner_instance_id: &Bound<'_, PyAny>,
-        buffer_id: &Bound<'_, PyAny>,
-        generation: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = number::owner_instance_id)] owner_instance_id: OwnerInstanceId,
+        #[pyo3(from_py_with = number::buffer_id)] buffer_id: u64,
+        #[pyo3(from_py_with = number::generation)] generation: u32,
     ) -> PyResult<Self> {
-        let owner = self::owner_instance_id(owner_instance_id)?;
-        let buffer_id = whole(buffer_id, "buffer_id")?;
-        let generation = generation.map_or(Ok(1), |generation| whole_32(generation, "generation"))?;
         let generation = NonZeroU32::new(generation).ok_or_else(|| failed(&DescriptorError::Generation))?;
-        Ok(Self(Identity::new(owner, buffer_id, generation)))
+        Ok(Self(Identity::new(owner_instance_id, buffer_id, generation)))
     }
 
     /// The identity of 32 bytes, padding ignored.

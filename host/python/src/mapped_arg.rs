@@ -9,7 +9,7 @@ use bufabi_host::memory::Mapping;
 use pyo3::exceptions::{PyBufferError, PyIndexError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyIterator, PyTuple};
 
 use crate::ffi::{DLPACK_CPU, dlpack_capsule, fill_buffer};
 use crate::number::Value;
@@ -336,6 +336,10 @@ impl PyMappedArgs {
         let found = position(index, self.arguments.len()).and_then(|index| self.arguments.get(index));
         let found = found.ok_or_else(|| no_such("argument", index, self.arguments.len()))?;
         Ok(PyMappedArg::new(found.clone()))
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        PyTuple::new(py, self.arguments.iter().cloned().map(PyMappedArg::new).collect::<Vec<_>>())?.try_iter()
     }
 
     /// The scalars, in order.

@@ -135,6 +135,30 @@ impl<'py, E: Enumeration> IntoPyObject<'py> for Value<E> {
     }
 }
 
+macro_rules! parameters {
+    ($($name:ident: $type:ty, $read:ident;)*) => {
+        $(
+            /// The parameter of that name.
+            #[inline]
+            pub(crate) fn $name(given: &Bound<'_, PyAny>) -> PyResult<$type> {
+                $read(given, stringify!($name))
+            }
+        )*
+    };
+}
+
+parameters! {
+    base: u64, whole;
+    buffer_id: u64, whole;
+    byte_offset: u64, whole;
+    generation: u32, whole_32;
+    mapping_bytes: u64, whole;
+    nbytes: u64, whole;
+    number: u32, whole_32;
+    owner_worker_path_id: u32, whole_32;
+    shareable_handle: u64, whole;
+}
+
 /// A whole number that is not negative and fits: for sizes, offsets and identities.
 pub(crate) fn whole(given: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
     given.extract::<u64>().map_err(|error| refused(given, name, error, u64::MAX))

@@ -7,7 +7,7 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::descriptor::PyDescriptor;
 use crate::error::OrRaise;
 use crate::identity::{PyIdentity, pickled};
-use crate::number::{Numbers, Value, whole, with_bytes};
+use crate::number::{self, Numbers, Value, with_bytes};
 
 /// What a task argument is at L3 and above: 144 bytes, and never an address. All rules of the wire ABI hold.
 ///
@@ -18,13 +18,12 @@ pub(crate) struct PyTensor(pub(crate) Tensor);
 /// The view of so many bytes that those arguments describe; row-major without strides.
 #[inline]
 pub(crate) fn view(
-    byte_offset: Option<&Bound<'_, PyAny>>,
+    byte_offset: u64,
     shapes: &Bound<'_, PyAny>,
     strides: Option<&Bound<'_, PyAny>>,
     dtype: DType,
     nbytes: u64,
 ) -> PyResult<View> {
-    let byte_offset = byte_offset.map_or(Ok(0), |offset| whole(offset, "byte_offset"))?;
     let shapes = Numbers::read(shapes, "shapes")?;
     match strides {
         None => View::row_major(byte_offset, dtype, shapes.as_slice(), nbytes).or_raise(),
@@ -38,10 +37,10 @@ pub(crate) fn view(
 #[pymethods]
 impl PyTensor {
     #[new]
-    #[pyo3(signature = (*, buffer, byte_offset = None, shapes, strides = None, dtype))]
+    #[pyo3(signature = (*, buffer, byte_offset = 0, shapes, strides = None, dtype))]
     fn new(
         buffer: PyRef<'_, PyDescriptor>,
-        byte_offset: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = number::byte_offset)] byte_offset: u64,
         shapes: &Bound<'_, PyAny>,
         strides: Option<&Bound<'_, PyAny>>,
         dtype: Value<DType>,

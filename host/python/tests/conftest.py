@@ -1,5 +1,6 @@
 """What the tests share."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -47,6 +48,13 @@ def blob_of(*tensors: Tensor, scalars: tuple[int, ...] = ()) -> bytes:
     for scalar in scalars:
         args.add_scalar(scalar)
     return write_blob(args)
+
+
+def own_objects() -> set[str]:
+    """Names in /dev/shm that this process made: all of theirs but for the random end."""
+    with create_host_shared_buffer(1) as buffer:
+        prefix = buffer.to_descriptor().body.decode()[:-8]
+    return {name for name in os.listdir("/dev/shm") if name.startswith(prefix)}
 
 
 def in_a_new_process(script: str, *given: str) -> subprocess.CompletedProcess[str]:

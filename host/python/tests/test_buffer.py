@@ -1,24 +1,19 @@
 """Buffer: making, viewing, closing."""
 
 import gc
-import os
 
 import numpy as np
 import pytest
 from bufabi import AccessMode, BackendKind, DataType, Tensor, create_host_shared_buffer, owner_instance_id
-from conftest import in_a_new_process
+from conftest import in_a_new_process, own_objects
 
 F32 = DataType.FLOAT32
 
 
-def objects() -> set[str]:
-    return set(os.listdir("/dev/shm"))
-
-
 def test_it_is_zero_owned_here_and_gone_when_closed() -> None:
-    before = objects()
+    before = own_objects()
     buffer = create_host_shared_buffer(5000)
-    assert len(objects() - before) == 1
+    assert len(own_objects() - before) == 1
     described = buffer.to_descriptor()
     assert described.backend_kind is BackendKind.POSIX_SHM
     assert described.access is AccessMode.READWRITE
@@ -28,7 +23,7 @@ def test_it_is_zero_owned_here_and_gone_when_closed() -> None:
     assert not np.asarray(buffer.mapped([5000], DataType.UINT8)).any()
     buffer.close()
     assert buffer.closed
-    assert objects() == before
+    assert own_objects() == before
 
 
 def test_every_buffer_has_an_identity_of_its_own(make) -> None:
@@ -51,15 +46,15 @@ def test_a_closed_buffer_gives_nothing_new_and_closes_again() -> None:
 
 
 def test_with_closes_it_and_so_does_losing_it() -> None:
-    before = objects()
+    before = own_objects()
     with create_host_shared_buffer(64) as buffer:
         assert not buffer.closed
     assert buffer.closed
     lost = create_host_shared_buffer(64)
-    assert len(objects() - before) == 1
+    assert len(own_objects() - before) == 1
     del lost
     gc.collect()
-    assert objects() == before
+    assert own_objects() == before
 
 
 def test_closing_is_refused_while_a_view_is_alive() -> None:
@@ -114,7 +109,7 @@ def test_the_owner_stores_whatever_it_grants(make, access: AccessMode) -> None:
 
 
 def test_sizes_that_no_buffer_has_leave_nothing_behind() -> None:
-    before = objects()
+    before = own_objects()
     with pytest.raises(ValueError, match="nbytes_zero"):
         create_host_shared_buffer(0)
     with pytest.raises(ValueError, match="nbytes: -1 is not"):
@@ -125,7 +120,7 @@ def test_sizes_that_no_buffer_has_leave_nothing_behind() -> None:
         create_host_shared_buffer(2**64 - 1)
     with pytest.raises(TypeError):
         create_host_shared_buffer(4096.0)  # type: ignore[arg-type]
-    assert objects() == before
+    assert own_objects() == before
 
 
 def test_timeouts_are_times(make) -> None:
