@@ -47,7 +47,11 @@ impl Range {
         let (addresses, permissions) = (core::str::from_utf8(words.next()?).ok()?, words.next()?);
         let (start, end) = addresses.split_once('-')?;
         let address = |text| u64::from_str_radix(text, 16).ok();
-        Some(Self { start: address(start)?, end: address(end)?, is_shared: permissions.get(3) == Some(&b's') })
+        Some(Self {
+            start: address(start)?,
+            end: address(end)?,
+            is_shared: permissions.get(3) == Some(&b's'),
+        })
     }
 }
 
