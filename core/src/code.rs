@@ -407,6 +407,8 @@ codes! {
     317 DeviceNotInDomain "device_not_in_domain" Caller;
     /// Freed memory that the device did not take back.
     318 DeviceLeaked "device_leaked" Machine;
+    /// A leaf that is no chip is asked for device memory.
+    319 WorkerNotAChip "worker_not_a_chip" Caller;
 
     // Regions.
     /// Other scalars than a region's.
@@ -473,6 +475,10 @@ codes! {
     349 QueueCount "queue_count" Sender;
     /// A message or a reservation that is not current.
     350 QueueHandle "queue_handle" Caller;
+    /// A task names memory that is not live on its chip.
+    368 DeviceNotLive "device_not_live" Caller;
+    /// More buffers of a communication domain than are carved at once.
+    369 DeviceTooManyParts "device_too_many_parts" Capacity;
 
     // The orchestrator.
     /// A task without a member.

@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what a test does not find as it should fails it")]
 #![expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
 
+#[expect(clippy::indexing_slicing, reason = "what a test does not find as it should fails it")]
+mod device;
 mod inherited;
 #[expect(clippy::indexing_slicing, reason = "what a test does not find as it should fails it")]
 mod orchestrator;
@@ -25,9 +27,16 @@ type Case = (&'static str, fn());
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn main() -> ExitCode {
-    let cases =
-        [workers::CASES, shm::CASES, inherited::CASES, region::CASES, tree::CASES, orchestrator::CASES]
-            .concat();
+    let cases = [
+        workers::CASES,
+        shm::CASES,
+        inherited::CASES,
+        region::CASES,
+        tree::CASES,
+        orchestrator::CASES,
+        device::CASES,
+    ]
+    .concat();
     let cases: Vec<_> = cases.into_iter().map(|(name, run)| apart::Case::new(name, run)).collect();
     apart::main(&cases, LIMIT)
 }

@@ -257,7 +257,13 @@ fn reports() {
             }),
             Code::ShmTooSmall,
         ),
-        (forged(|fields| fields.body = Body::DeviceMalloc { base }), Code::NotResolvable),
+        (
+            forged(|fields| {
+                let (shareable_handle, mapping_bytes) = (base, 2 << 20);
+                fields.body = Body::VmmShareable { device_id: 0, shareable_handle, mapping_bytes };
+            }),
+            Code::VmmOwnerGone,
+        ),
         (forged(|fields| fields.body = Body::ForkShm { base }), Code::NotInherited),
         (
             forged(|fields| {

@@ -148,6 +148,7 @@
 #define BUFABI_STATUS_DEVICE_IN_DOMAIN 316 /* fault of: caller */
 #define BUFABI_STATUS_DEVICE_NOT_IN_DOMAIN 317 /* fault of: caller */
 #define BUFABI_STATUS_DEVICE_LEAKED 318 /* fault of: machine */
+#define BUFABI_STATUS_WORKER_NOT_A_CHIP 319 /* fault of: caller */
 #define BUFABI_STATUS_REGION_MAGIC 320 /* fault of: sender */
 #define BUFABI_STATUS_REGION_MAJOR 321 /* fault of: sender */
 #define BUFABI_STATUS_REGION_ID 322 /* fault of: sender */
@@ -179,6 +180,8 @@
 #define BUFABI_STATUS_QUEUE_STOP 348 /* fault of: sender */
 #define BUFABI_STATUS_QUEUE_COUNT 349 /* fault of: sender */
 #define BUFABI_STATUS_QUEUE_HANDLE 350 /* fault of: caller */
+#define BUFABI_STATUS_DEVICE_NOT_LIVE 368 /* fault of: caller */
+#define BUFABI_STATUS_DEVICE_TOO_MANY_PARTS 369 /* fault of: capacity */
 #define BUFABI_STATUS_TASK_EMPTY 384 /* fault of: caller */
 #define BUFABI_STATUS_SIDECAR_MISSING 385 /* fault of: caller */
 #define BUFABI_STATUS_SIDECAR_UNEXPECTED 386 /* fault of: caller */

@@ -5,6 +5,7 @@
 
 pub mod chip;
 mod error;
+mod kind;
 pub mod memory;
 mod qemu;
 mod resolved;
@@ -16,6 +17,7 @@ mod testing;
 
 pub use chip::Chip;
 pub use error::{DeviceError, LaunchError};
+pub use kind::{DeviceKind, OpenError};
 pub use memory::DeviceMemory;
 pub use qemu::{QemuDevice, QemuError, QemuOptions};
 pub use resolved::{DeviceRange, Resolved};

@@ -7,7 +7,7 @@ use core::fmt;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS};
 use bufabi_core::{Access, ChipTensor, View};
@@ -45,10 +45,30 @@ pub struct SimulatedChip<'k, K: ?Sized> {
     kernels: &'k K,
     options: SimulatedChipOptions,
     base: u64,
-    memory: File,
-    /// The same memory, for kernels alone.
-    mapping: Mapping,
+    nbytes: u64,
+    /// Made when some of it is allocated for the first time.
+    memory: OnceLock<Memory>,
     space: Mutex<Space>,
+}
+
+/// A chip's memory.
+struct Memory {
+    file: File,
+    /// The same, for kernels alone.
+    mapping: Mapping,
+}
+
+impl Memory {
+    fn new(nbytes: u64) -> Result<Self, DeviceError> {
+        let file = File::from(memfd::create(c"bufabi-chip", Pages::Ordinary)?);
+        file.set_len(nbytes).map_err(|error| OsError::from_io("ftruncate", &error))?;
+        memfd::seal(file.as_fd(), Seals::SIZE)?;
+        // A machine of 64 bits counts as many.
+        let length = usize::try_from(nbytes).unwrap_or(usize::MAX);
+        let mapping = Mapping::of_file(file.as_fd(), length, Access::ReadWrite)?;
+        mapping.leave_out_of_forks()?;
+        Ok(Self { file, mapping })
+    }
 }
 
 impl<'k, K: Kernels + ?Sized> SimulatedChip<'k, K> {
@@ -65,14 +85,16 @@ impl<'k, K: Kernels + ?Sized> SimulatedChip<'k, K> {
         }
         let alignment = alignment();
         let nbytes = options.nbytes.next_multiple_of(alignment);
-        let memory = File::from(memfd::create(c"bufabi-chip", Pages::Ordinary)?);
-        memory.set_len(nbytes).map_err(|error| OsError::from_io("ftruncate", &error))?;
-        memfd::seal(memory.as_fd(), Seals::SIZE)?;
-        let length = usize::try_from(nbytes).map_err(|_| out_of_range)?;
-        let mapping = Mapping::of_file(memory.as_fd(), length, Access::ReadWrite)?;
-        mapping.leave_out_of_forks()?;
         let space = Mutex::new(Space::new(base, nbytes, alignment).ok_or(out_of_range)?);
-        Ok(Self { kernels, options, base, memory, mapping, space })
+        Ok(Self { kernels, options, base, nbytes, memory: OnceLock::new(), space })
+    }
+
+    fn memory(&self) -> Result<&Memory, DeviceError> {
+        if let Some(memory) = self.memory.get() {
+            return Ok(memory);
+        }
+        let made = Memory::new(self.nbytes)?;
+        Ok(self.memory.get_or_init(|| made))
     }
 
     fn space(&self) -> MutexGuard<'_, Space> {
@@ -83,7 +105,7 @@ impl<'k, K: Kernels + ?Sized> SimulatedChip<'k, K> {
     /// Where in the file bytes lie, if all of them are the chip's.
     fn place(&self, address: u64, nbytes: u64) -> Result<u64, DeviceError> {
         let offset = address.checked_sub(self.base);
-        let room = offset.and_then(|offset| self.mapping.nbytes().checked_sub(offset));
+        let room = offset.and_then(|offset| self.nbytes.checked_sub(offset));
         match (offset, room) {
             (Some(offset), Some(room)) if nbytes <= room => Ok(offset),
             _ => Err(DeviceError::OutOfRange { address, nbytes }),
@@ -111,7 +133,8 @@ impl<'k, K: Kernels + ?Sized> SimulatedChip<'k, K> {
             Resolved::Host(_) => None,
             Resolved::Device(range) => {
                 let start = usize::try_from(self.place(address, size).ok()?).ok()?;
-                Some(self.mapping.operand_from(start, view).ok()?.limited_to(range.access))
+                let mapping = &self.memory.get()?.mapping;
+                Some(mapping.operand_from(start, view).ok()?.limited_to(range.access))
             }
         }
     }
@@ -150,8 +173,8 @@ impl<K: Kernels + ?Sized> Device for SimulatedChip<'_, K> {
         let address = space.take(nbytes)?;
         let reserved = self.place(address, nbytes).and_then(|offset| {
             // The machine has it now, or says so: later, a store that finds none would end the process.
-            memfd::reserve_from(self.memory.as_fd(), offset, nbytes.next_multiple_of(alignment()))
-                .map_err(DeviceError::Os)
+            let nbytes = nbytes.next_multiple_of(alignment());
+            Ok(memfd::reserve_from(self.memory()?.file.as_fd(), offset, nbytes)?)
         });
         if let Err(error) = reserved {
             let _ = self.discard(address, nbytes);
@@ -190,7 +213,7 @@ impl<K: Kernels + ?Sized> Device for SimulatedChip<'_, K> {
 
     fn copy_from(&self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
         let offset = self.place(address, bytes(out.len()))?;
-        let read = self.memory.read_exact_at(out, offset);
+        let read = self.memory()?.file.read_exact_at(out, offset);
         read.map_err(|error| DeviceError::Os(OsError::from_io("pread", &error)))
     }
 
@@ -209,14 +232,14 @@ impl<K: Kernels + ?Sized> Device for SimulatedChip<'_, K> {
 
 impl<K: Kernels + ?Sized> SimulatedChip<'_, K> {
     fn write(&self, offset: u64, from: &[u8]) -> Result<(), DeviceError> {
-        let written = self.memory.write_all_at(from, offset);
+        let written = self.memory()?.file.write_all_at(from, offset);
         written.map_err(|error| DeviceError::Os(OsError::from_io("pwrite", &error)))
     }
 
     /// Gives an allocation's pages back to the machine.
     fn discard(&self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
         let offset = self.place(address, nbytes)?;
-        Ok(memfd::discard(self.memory.as_fd(), offset, nbytes.next_multiple_of(alignment()))?)
+        Ok(memfd::discard(self.memory()?.file.as_fd(), offset, nbytes.next_multiple_of(alignment()))?)
     }
 }
 

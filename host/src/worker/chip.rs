@@ -1,76 +1,89 @@
-//! A simulated chip: its kernels know of a task what `ChipStorageTaskArgs` says, and of memory what that task's mappings hold.
+//! A chip leaf: what it is asked about its memory, and how it says that something did not work.
 
-use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS, MaterializeError};
-use bufabi_core::{Blob, ChipStorageTaskArgs, ChipTensor, Code, View};
+use core::fmt;
 
+use bufabi_core::{Blob, Code};
+use zerocopy::FromBytes;
+
+use super::call::{Piece, Wanted, read_identity, read_permission, write_descriptors};
 use super::failure::Failure;
-use super::kernel::Kernels;
-use crate::consumer::{Consumer, Import, ImportError};
-use crate::memory::Operand;
+use super::mailbox::MemoryCall;
+use crate::device::chip::RunError;
+use crate::device::memory::WindowPart;
+use crate::device::{Chip, LaunchError};
 
-/// The memory that a task of a chip may reach: the mappings of its arguments.
-#[derive(Clone, Copy, Debug)]
-struct ChipMemory<'a>(&'a [Import]);
+/// Runs a task.
+pub(super) fn run(chip: &mut Chip<'_>, kernel: u32, blob: &Blob<'_>) -> Result<(), Failure> {
+    chip.run(kernel, blob).map_err(|error| {
+        if let RunError::Launch(LaunchError::Kernel(error)) = error {
+            return Failure::from(error);
+        }
+        Failure::new(error.code(), error.argument(), &error)
+    })
+}
 
-impl<'a> ChipMemory<'a> {
-    /// The operand that a chip's tensor describes, if all of it lies in one live mapping. Rights are those of that mapping.
-    /// `hint` is the mapping to look at first.
-    fn operand(&self, tensor: &ChipTensor, hint: usize) -> Option<Operand<'a>> {
-        let (address, size) = (tensor.addr.get(), tensor.size.get());
-        let holds = |import: &&Import| {
-            let start = address.checked_sub(import.address());
-            start.and_then(|start| import.nbytes().checked_sub(start)).is_some_and(|room| size <= room)
-        };
-        let import = self.0.get(hint).filter(holds).or_else(|| self.0.iter().find(holds))?;
-        let start = usize::try_from(address.checked_sub(import.address())?).ok()?;
-        let (shapes, strides) = (tensor.shapes.map(|slot| slot.get()), tensor.strides.map(|slot| slot.get()));
-        let dtype = tensor.element_type()?;
-        let view = View::from_slots(0, tensor.ndims.get(), dtype, shapes, strides, size).ok()?;
-        import.operand_from(start, view).ok()
+/// Does what is asked about the chip's memory. What comes back is the answer.
+pub(super) fn call(chip: &mut Chip<'_>, call: MemoryCall, asked: &[u8]) -> Result<Vec<u8>, Failure> {
+    match call {
+        MemoryCall::Malloc => {
+            let WindowPart { nbytes, access } = wanted(asked)?.part().ok_or_else(broken)?;
+            let made = chip.allocate(|memory| memory.malloc(nbytes, access));
+            made.map(|made| write_descriptors(&[made])).map_err(|error| failure(error.code(), &error))
+        }
+        MemoryCall::CreateShareable => {
+            let wanted = wanted(asked)?;
+            let WindowPart { nbytes, access } = wanted.part().ok_or_else(broken)?;
+            let admission = wanted.admission().ok_or_else(broken)?;
+            let made = chip.allocate(|memory| memory.create_shareable(nbytes, access, admission));
+            made.map(|made| write_descriptors(&[made])).map_err(|error| failure(error.code(), &error))
+        }
+        MemoryCall::CreateWindow => {
+            let parts = <[Wanted]>::ref_from_bytes(asked).map_err(|_| broken())?;
+            let parts = parts.iter().map(Wanted::part).collect::<Option<Vec<_>>>().ok_or_else(broken)?;
+            let made = chip.allocate(|memory| memory.create_window(&parts));
+            made.map(|made| write_descriptors(&made)).map_err(|error| failure(error.code(), &error))
+        }
+        MemoryCall::Free => {
+            let freed = chip.free(read_identity(asked).ok_or_else(broken)?);
+            freed.map(|()| Vec::new()).map_err(|error| failure(error.code(), &error))
+        }
+        MemoryCall::FreeWindow => {
+            let freed = chip.free_window(read_identity(asked).ok_or_else(broken)?);
+            freed.map(|()| Vec::new()).map_err(|error| failure(error.code(), &error))
+        }
+        MemoryCall::CopyTo => {
+            let (piece, bytes) = Piece::ref_from_prefix(asked).map_err(|_| broken())?;
+            let identity = piece.identity().ok_or_else(broken)?;
+            if piece.nbytes() != Some(bytes.len()) {
+                return Err(broken());
+            }
+            let copied = chip.memory().copy_to(identity, piece.offset(), bytes);
+            copied.map(|()| Vec::new()).map_err(|error| failure(error.code(), &error))
+        }
+        MemoryCall::CopyFrom => {
+            let piece = Piece::ref_from_bytes(asked).map_err(|_| broken())?;
+            let identity = piece.identity().ok_or_else(broken)?;
+            let mut out = vec![0; piece.nbytes().ok_or_else(broken)?];
+            let copied = chip.memory().copy_from(identity, piece.offset(), &mut out);
+            copied.map(|()| out).map_err(|error| failure(error.code(), &error))
+        }
+        MemoryCall::Permit => {
+            let (identity, peers) = read_permission(asked).ok_or_else(broken)?;
+            let permitted = chip.memory().permit(identity, &peers);
+            permitted.map(|()| Vec::new()).map_err(|error| failure(error.code(), &error))
+        }
     }
 }
 
-/// Runs a task as a chip does: makes its arguments from the blob, each backing resolved once, and launches the kernel on them.
-/// `imports` are the mappings that it used, in order.
-pub(super) fn run<K: Kernels + ?Sized>(
-    kernels: &K,
-    kernel: u32,
-    consumer: &Consumer,
-    blob: &Blob<'_>,
-    arguments: &mut ChipStorageTaskArgs,
-    imports: &mut Vec<Import>,
-) -> Result<(), Failure> {
-    let materialized = arguments.materialize(blob, |_, tensor| {
-        let import = consumer.import(&tensor.descriptor())?;
-        let base = import.address();
-        imports.push(import);
-        Ok::<u64, ImportError>(base)
-    });
-    materialized.map_err(|error| match error {
-        MaterializeError::Resolve { index, error } => Failure::new(error.code(), Some(index), &error),
-        MaterializeError::Chip { index, error } => Failure::new(error.code(), Some(index), &error),
-        MaterializeError::TooMany(error) => Failure::new(error.code(), None, &error),
-    })?;
-    launch(kernels, kernel, arguments, ChipMemory(imports))
+fn wanted(asked: &[u8]) -> Result<&Wanted, Failure> {
+    Wanted::ref_from_bytes(asked).map_err(|_| broken())
 }
 
-/// Launches a kernel on what the arguments say, and on nothing else.
-fn launch<K: Kernels + ?Sized>(
-    kernels: &K,
-    kernel: u32,
-    arguments: &ChipStorageTaskArgs,
-    memory: ChipMemory<'_>,
-) -> Result<(), Failure> {
-    let mut operands = heapless::Vec::<Operand<'_>, MAX_TENSORS>::new();
-    for (index, tensor) in arguments.tensors().iter().enumerate() {
-        let unmapped = || {
-            let text = format_args!("no mapping of the task holds {:#x}", tensor.addr.get());
-            Failure::new(Code::AddressNotMapped, Some(index), &text)
-        };
-        let operand = memory.operand(tensor, index).ok_or_else(unmapped)?;
-        operands.push(operand).map_err(|_| unmapped())?;
-    }
-    let scalars: heapless::Vec<u64, MAX_SCALARS> =
-        arguments.scalars().iter().map(|scalar| scalar.get()).collect();
-    kernels.run(kernel, &operands, &scalars).map_err(Failure::from)
+fn failure(code: Code, what: &dyn fmt::Display) -> Failure {
+    Failure::new(code, None, what)
+}
+
+/// The request is none that a parent writes.
+pub(super) fn broken() -> Failure {
+    Failure::new(Code::MessageBroken, None, &"the request has another form than what it asks for")
 }

@@ -5,6 +5,8 @@ use core::fmt;
 use bufabi_core::wire::blob::EncodeError;
 use bufabi_core::{Code, Identity, task_args};
 
+use super::failure::Failure;
+use super::records::DeviceNameError;
 use super::reply::WorkerId;
 use crate::owner::OwnError;
 use crate::sys::OsError;
@@ -48,6 +50,13 @@ pub enum SubmitError {
         /// Why.
         error: OwnError,
     },
+    /// It is no device memory that a task there may name.
+    Device {
+        /// Which argument.
+        argument: usize,
+        /// Why.
+        error: DeviceNameError,
+    },
     /// The worker could not be woken.
     Os(OsError),
     /// This process is a fork of the one that started the workers.
@@ -85,7 +94,7 @@ pub enum WaitError {
 }
 
 /// Why workers were not started; those that were have been ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SpawnError {
     /// This process has more threads than the one that calls.
     SeveralThreads {
@@ -107,6 +116,13 @@ pub enum SpawnError {
         /// Which process.
         pid: i32,
     },
+    /// A leaf cannot be what it should: its device is not to be had.
+    Leaf {
+        /// Its path.
+        worker: String,
+        /// What it says.
+        failure: Failure,
+    },
     /// What a leaf said makes no sense.
     MessageBroken,
 }
@@ -114,12 +130,13 @@ pub enum SpawnError {
 impl SpawnError {
     /// The frozen number, name and fault.
     #[must_use]
-    pub fn code(self) -> Code {
+    pub fn code(&self) -> Code {
         match self {
             Self::SeveralThreads { .. } => Code::SeveralThreads,
             Self::Os(error) => error.code(),
             Self::Died { .. } => Code::WorkerDied,
             Self::TimedOut { .. } => Code::TimedOut,
+            Self::Leaf { failure, .. } => failure.code,
             Self::MessageBroken => Code::MessageBroken,
         }
     }
@@ -152,6 +169,7 @@ impl SubmitError {
             Self::Remote { .. } => Code::TransportMissing,
             Self::Encode(error) => error.code(),
             Self::Own { error, .. } => error.code(),
+            Self::Device { error, .. } => error.code(),
             Self::Os(error) => error.code(),
             Self::Forked { .. } => Code::Forked,
         }
@@ -183,6 +201,7 @@ impl fmt::Display for SubmitError {
             }
             Self::Encode(error) => error.fmt(f),
             Self::Own { argument, error } => write!(f, "argument {argument}: {error}"),
+            Self::Device { argument, error } => write!(f, "argument {argument}: {error}"),
             Self::Os(error) => error.fmt(f),
             Self::Forked { creator, here } => forked(creator, here, f),
         }
@@ -191,9 +210,10 @@ impl fmt::Display for SubmitError {
 
 impl fmt::Display for SpawnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Self::SeveralThreads { threads } => ForkError::SeveralThreads { threads }.fmt(f),
+        match self {
+            &Self::SeveralThreads { threads } => ForkError::SeveralThreads { threads }.fmt(f),
             Self::Os(error) => error.fmt(f),
+            Self::Leaf { worker, failure } => write!(f, "worker {worker}: {failure}"),
             Self::Died { pid, ending } => write!(f, "process {pid}, a worker that was starting, {ending}"),
             Self::TimedOut { pid } => write!(f, "the worker of process {pid} did not start in time"),
             Self::MessageBroken => f.write_str("what a worker says of itself makes no sense"),

@@ -1,5 +1,6 @@
 //! Who a leaf is: what it tells its parent before it is asked for anything else, and its parent tells the next one above.
 
+use bufabi_core::OwnerInstanceId;
 use zerocopy::little_endian::I32;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -9,11 +10,22 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub(super) struct Hello {
     /// Its process number.
     pub(super) pid: I32,
+    /// The number by which owners of device memory permit it to import.
+    pub(super) peer: I32,
+    /// 1 for a chip, 0 for a leaf that owns no memory.
+    pub(super) is_chip: I32,
+    /// The endpoint that owns a chip's memory.
+    pub(super) owner_instance_id: [u8; 8],
 }
 
 impl Hello {
     /// What was said, if it is as long as it must be.
     pub(super) fn read(said: &[u8]) -> Option<Self> {
         Self::read_from_bytes(said).ok()
+    }
+
+    /// The endpoint that owns a chip's memory; `None` for a leaf that is no chip.
+    pub(super) fn chip(&self) -> Option<OwnerInstanceId> {
+        (self.is_chip.get() != 0).then_some(OwnerInstanceId(self.owner_instance_id))
     }
 }

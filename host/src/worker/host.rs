@@ -192,7 +192,8 @@ impl<'a> Host<'a> {
         let Some(mailbox) = self.links.mailbox(lane) else { return Ok(()) };
         let (said, resolutions) = (&mut [0; MAX_SAID], &mut [0; MAX_TENSORS]);
         let whole = reply.said(mailbox, said).zip(reply.resolutions(mailbox, resolutions));
-        let Some((said, resolutions)) = whole.filter(|_| reply.task == work.task) else {
+        let whole = whole.zip(reply.answer(mailbox));
+        let Some(((said, resolutions), answer)) = whole.filter(|_| reply.task == work.task) else {
             let text = "the reply contradicts itself, or the request";
             let reply = reply_of(work.task, Code::MessageBroken, None);
             return self.answer(lane, &work, &reply, text.as_bytes());
@@ -203,7 +204,7 @@ impl<'a> Host<'a> {
             self.links.learn_death(lane, &death);
         }
         let reply = RawReply { hops: reply.hops.saturating_add(1), ..reply };
-        self.post(lane, &work, &reply, resolutions, said)
+        self.post(lane, &work, &reply, resolutions, said, &answer)
     }
 
     fn answer_death(&self, lane: usize, work: &Forwarded, death: &Death) -> Result<(), OsError> {
@@ -212,7 +213,7 @@ impl<'a> Host<'a> {
 
     fn answer(&self, lane: usize, work: &Forwarded, reply: &RawReply, said: &[u8]) -> Result<(), OsError> {
         let said_bytes = u32::try_from(said.len()).unwrap_or(0);
-        self.post(lane, work, &RawReply { said_bytes, ..*reply }, &[], said)
+        self.post(lane, work, &RawReply { said_bytes, ..*reply }, &[], said, &[])
     }
 
     fn post(
@@ -222,10 +223,11 @@ impl<'a> Host<'a> {
         reply: &RawReply,
         resolutions: &[u8],
         said: &[u8],
+        answer: &[u8],
     ) -> Result<(), OsError> {
         let Some(mailbox) = self.inherited.lanes.get(lane) else { return Ok(()) };
-        let posted = mailbox.post_reply(work.sequence, reply, resolutions, said);
-        // Both fit: they were read out of a mailbox, or their types say so.
+        let posted = mailbox.post_reply(work.sequence, reply, resolutions, said, answer);
+        // All fit: they were read out of a mailbox, or their types say so.
         if posted.unwrap_or(true) { self.inherited.parent_doorbell.ring() } else { Ok(()) }
     }
 }
@@ -241,5 +243,6 @@ fn reply_of(task: u64, code: Code, argument: Option<usize>) -> RawReply {
         resolution_count: 0,
         said_bytes: 0,
         hops: 0,
+        answer_bytes: 0,
     }
 }

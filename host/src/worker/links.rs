@@ -7,14 +7,18 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use bufabi_core::{Code, OwnerInstanceId};
+
 use super::death::Death;
 use super::error::SpawnError;
+use super::failure::Failure;
 use super::hello::Hello;
 use super::kernel::Kernels;
 use super::mailbox::{MAX_SAID, Mailbox, RawReply, Request, RequestKind};
-use super::serve::{Inherited, Leaf, serve};
+use super::serve::{Inherited, serve_chip, serve_sub};
 use super::wait::{Spin, Waited, wait};
 use super::{WaitPolicy, WorkerKind, WorkerSpec, host};
+use crate::device::DeviceKind;
 use crate::sys::OsError;
 use crate::sys::event::{Doorbell, Watch};
 use crate::sys::process::{Ending, Process, current_pid, fork};
@@ -119,8 +123,12 @@ impl<W> Links<W> {
             over: VecDeque::new(),
         };
         let parent = Process::current()?;
+        let mut device_id = 0_i32;
         for spec in specs {
-            links.start(above, spec, kernels, policy, &parent)?;
+            links.start(above, spec, device_id, kernels, policy, &parent)?;
+            if matches!(spec.kind, WorkerKind::Chip | WorkerKind::Device(_)) {
+                device_id = device_id.saturating_add(1);
+            }
         }
         links.greet()?;
         Ok(links)
@@ -130,6 +138,7 @@ impl<W> Links<W> {
         &mut self,
         above: Option<&str>,
         spec: &WorkerSpec,
+        device_id: i32,
         kernels: &K,
         policy: WaitPolicy,
         parent: &Process,
@@ -148,8 +157,9 @@ impl<W> Links<W> {
             let (lanes, doorbell, path) = (mailboxes.as_slice(), &doorbell, path.as_str());
             let inherited = Inherited { path, lanes, doorbell, parent_doorbell, parent, policy };
             match &spec.kind {
-                WorkerKind::Chip => serve(inherited, Leaf::Chip, kernels),
-                WorkerKind::Sub => serve(inherited, Leaf::Sub, kernels),
+                WorkerKind::Chip => serve_chip(inherited, device_id, &DeviceKind::default(), kernels),
+                WorkerKind::Device(kind) => serve_chip(inherited, device_id, kind, kernels),
+                WorkerKind::Sub => serve_sub(inherited, kernels),
                 WorkerKind::Host { workers } => host::serve(inherited, workers, kernels),
             }
         })?;
@@ -187,7 +197,12 @@ impl<W> Links<W> {
             let reply = self.await_hello(index, &mut spin, until)?;
             let Some(lane) = self.lanes.get_mut(index) else { break };
             let said = &mut [0; MAX_SAID];
-            let hello = reply.said(&lane.mailbox, said).and_then(Hello::read);
+            let said = reply.said(&lane.mailbox, said).ok_or(SpawnError::MessageBroken)?;
+            if let Some(code) = Code::from_number(reply.code).filter(|&code| code != Code::Ok) {
+                let failure = Failure::new(code, None, &String::from_utf8_lossy(said));
+                return Err(SpawnError::Leaf { worker: lane.path.clone(), failure });
+            }
+            let hello = Hello::read(said);
             let hello = hello.ok_or(SpawnError::MessageBroken)?;
             lane.hello = Some(hello);
             if self.links.get(lane.link).is_some_and(|link| link.is_host) {
@@ -248,6 +263,12 @@ impl<W> Links<W> {
 
     pub(super) fn hello(&self, lane: usize) -> Option<&Hello> {
         self.lanes.get(lane)?.hello.as_ref()
+    }
+
+    /// The lane to the chip whose memory an endpoint owns.
+    pub(super) fn chip(&self, owner: OwnerInstanceId) -> Option<usize> {
+        let owns = |lane: &Lane<W>| lane.hello.as_ref().and_then(Hello::chip) == Some(owner);
+        self.lanes.iter().position(owns)
     }
 
     pub(super) fn mailbox(&self, lane: usize) -> Option<&Mailbox> {

@@ -22,6 +22,7 @@ use bufabi_core::RawTensor;
 use bufabi_core::wire::blob::{ByteSource, RawBlobHeader};
 use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS};
 
+use super::call::MAX_PIECE;
 use crate::memory::Mapping;
 use crate::memory::mapping::OutOfRange;
 use crate::sys::OsError;
@@ -31,8 +32,11 @@ pub(super) const MAX_BLOB: usize = RawBlobHeader::SIZE
     .saturating_add(RawTensor::SIZE.saturating_mul(MAX_TENSORS))
     .saturating_add(size_of::<u64>().saturating_mul(MAX_SCALARS));
 
-/// Bytes of what a reply says: why a task failed, or what was asked for.
+/// Bytes of what a reply says: why a task failed, or who a leaf is.
 pub(super) const MAX_SAID: usize = 256;
+
+/// Bytes of an answer about a chip's memory: what one copy carries.
+pub(super) const MAX_ANSWER: usize = MAX_PIECE;
 
 /// What the parent writes.
 #[repr(C, align(128))]
@@ -63,6 +67,7 @@ struct ReplyLine {
     resolution_count: AtomicU32,
     said_bytes: AtomicU32,
     hops: AtomicU32,
+    answer_bytes: AtomicU32,
 }
 
 /// The whole memory. All zero bits are an idle mailbox.
@@ -72,6 +77,7 @@ struct Shared {
     reply: ReplyLine,
     resolutions: [AtomicU64; MAX_TENSORS / 8],
     said: [AtomicU64; MAX_SAID / 8],
+    answer: [AtomicU64; MAX_ANSWER / 8],
     blob: [AtomicU64; MAX_BLOB / 8],
 }
 
@@ -99,6 +105,58 @@ pub(super) enum RequestKind {
     Release,
     /// Say who you are: a [`Hello`](super::hello::Hello).
     Hello,
+    /// Do something with the memory that you own: the blob says what.
+    Memory(MemoryCall),
+}
+
+/// What a parent asks about the memory that a chip owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MemoryCall {
+    /// Allocate: a [`Wanted`](super::call::Wanted). The answer is a descriptor.
+    Malloc,
+    /// As that, exported by handle.
+    CreateShareable,
+    /// A window: one for each buffer. The answer is as many descriptors.
+    CreateWindow,
+    /// Free what the identity names.
+    Free,
+    /// Free the window to which the identity belongs.
+    FreeWindow,
+    /// A [`Piece`](super::call::Piece), and its bytes.
+    CopyTo,
+    /// A [`Piece`](super::call::Piece). The answer is its bytes.
+    CopyFrom,
+    /// An identity, and the numbers of processes that may import it.
+    Permit,
+}
+
+impl MemoryCall {
+    const fn to_wire(self) -> u32 {
+        match self {
+            Self::Malloc => 16,
+            Self::CreateShareable => 17,
+            Self::CreateWindow => 18,
+            Self::Free => 19,
+            Self::FreeWindow => 20,
+            Self::CopyTo => 21,
+            Self::CopyFrom => 22,
+            Self::Permit => 23,
+        }
+    }
+
+    const fn from_wire(number: u32) -> Option<Self> {
+        Some(match number {
+            16 => Self::Malloc,
+            17 => Self::CreateShareable,
+            18 => Self::CreateWindow,
+            19 => Self::Free,
+            20 => Self::FreeWindow,
+            21 => Self::CopyTo,
+            22 => Self::CopyFrom,
+            23 => Self::Permit,
+            _ => return None,
+        })
+    }
 }
 
 impl RequestKind {
@@ -107,6 +165,7 @@ impl RequestKind {
             Self::Run => 1,
             Self::Release => 2,
             Self::Hello => 3,
+            Self::Memory(call) => call.to_wire(),
         }
     }
 
@@ -115,7 +174,10 @@ impl RequestKind {
             1 => Some(Self::Run),
             2 => Some(Self::Release),
             3 => Some(Self::Hello),
-            _ => None,
+            _ => match MemoryCall::from_wire(number) {
+                Some(call) => Some(Self::Memory(call)),
+                None => None,
+            },
         }
     }
 }
@@ -139,6 +201,8 @@ pub(super) struct RawReply {
     pub(super) said_bytes: u32,
     /// Workers that handed the request on, and the reply back.
     pub(super) hops: u32,
+    /// Bytes of its answer about a chip's memory.
+    pub(super) answer_bytes: u32,
 }
 
 impl RawReply {
@@ -146,6 +210,14 @@ impl RawReply {
     pub(super) fn said<'a>(&self, mailbox: &Mailbox, out: &'a mut [u8; MAX_SAID]) -> Option<&'a [u8]> {
         let out = out.get_mut(..usize::try_from(self.said_bytes).ok()?)?;
         mailbox.read_said(out).ok()?;
+        Some(out)
+    }
+
+    /// Its answer about a chip's memory, copied out of the mailbox; `None` when it claims more bytes than there can be.
+    pub(super) fn answer(&self, mailbox: &Mailbox) -> Option<Vec<u8>> {
+        let length = usize::try_from(self.answer_bytes).ok().filter(|&length| length <= MAX_ANSWER)?;
+        let mut out = vec![0; length];
+        mailbox.read_answer(&mut out).ok()?;
         Some(out)
     }
 
@@ -217,6 +289,7 @@ impl Mailbox {
             resolution_count: line.resolution_count.load(Ordering::Relaxed),
             said_bytes: line.said_bytes.load(Ordering::Relaxed),
             hops: line.hops.load(Ordering::Relaxed),
+            answer_bytes: line.answer_bytes.load(Ordering::Relaxed),
         })
     }
 
@@ -228,6 +301,11 @@ impl Mailbox {
     /// The first `out.len()` bytes, at most 256, of what the reply says.
     fn read_said(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
         self.0.read(core::mem::offset_of!(Shared, said), out)
+    }
+
+    /// The first `out.len()` bytes, at most [`MAX_ANSWER`], of the answer.
+    fn read_answer(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
+        self.0.read(core::mem::offset_of!(Shared, answer), out)
     }
 
     /// Tells the worker to end. It must be rung, whether it says that it sleeps or not.
@@ -279,9 +357,11 @@ impl Mailbox {
         reply: &RawReply,
         resolutions: &[u8],
         said: &[u8],
+        answer: &[u8],
     ) -> Result<bool, OutOfRange> {
         self.0.write(core::mem::offset_of!(Shared, resolutions), resolutions)?;
         self.0.write(core::mem::offset_of!(Shared, said), said)?;
+        self.0.write(core::mem::offset_of!(Shared, answer), answer)?;
         let Shared { request, reply: line, .. } = self.shared();
         line.code.store(reply.code, Ordering::Relaxed);
         line.argument.store(reply.argument, Ordering::Relaxed);
@@ -291,6 +371,7 @@ impl Mailbox {
         line.resolution_count.store(reply.resolution_count, Ordering::Relaxed);
         line.said_bytes.store(reply.said_bytes, Ordering::Relaxed);
         line.hops.store(reply.hops, Ordering::Relaxed);
+        line.answer_bytes.store(reply.answer_bytes, Ordering::Relaxed);
         line.sequence.store(sequence, Ordering::Release);
         fence(Ordering::SeqCst);
         Ok(request.is_parent_asleep.load(Ordering::Relaxed) != 0)

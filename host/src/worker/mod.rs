@@ -5,6 +5,7 @@
 //! each leaf below, in shared memory. Either side spins for a moment and then sleeps; an idle worker costs nothing. A worker ends
 //! when its parent does, and its own end is noticed by whoever waits for it. See docs/decisions/worker-tree.md.
 
+mod call;
 mod chip;
 mod death;
 mod error;
@@ -14,6 +15,9 @@ mod host;
 pub mod kernel;
 mod links;
 mod mailbox;
+mod memory;
+mod memory_error;
+mod records;
 mod reply;
 mod serve;
 mod sub;
@@ -22,10 +26,15 @@ mod workers;
 
 use std::time::Duration;
 
+use crate::device::DeviceKind;
+
 pub use death::Death;
 pub use error::{SpawnError, SubmitError, WaitError};
 pub use failure::Failure;
 pub use kernel::{KernelError, Kernels};
+pub use memory::{DeviceBuffer, Domain};
+pub use memory_error::MemoryError;
+pub use records::DeviceNameError;
 pub use reply::{Completion, KeptImport, Reply, TaskFailure, WorkerId};
 pub use wait::DEFAULT_SPIN;
 pub(crate) use workers::Prepared;
@@ -43,8 +52,10 @@ pub struct WorkerSpec {
 /// What a worker is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerKind {
-    /// A simulated chip: its kernels read `ChipStorageTaskArgs`.
+    /// A chip in software, as it is unless somebody says otherwise: its kernels read `ChipStorageTaskArgs`.
     Chip,
+    /// A chip on that device.
+    Device(DeviceKind),
     /// A host process that computes on mapped arguments.
     Sub,
     /// A host process that has workers of its own, and hands on to them what it is sent.
@@ -58,7 +69,7 @@ impl WorkerKind {
     /// The paths of the leaves of a worker whose path is `path`, in order.
     fn leaves(&self, path: &str, out: &mut Vec<String>) {
         match self {
-            Self::Chip | Self::Sub => out.push(path.to_owned()),
+            Self::Chip | Self::Device(_) | Self::Sub => out.push(path.to_owned()),
             Self::Host { workers } => {
                 workers.iter().for_each(|worker| worker.kind.leaves(&format!("{path}/{}", worker.name), out));
             }

@@ -109,8 +109,8 @@ const fn resolution_of(number: u8) -> Option<Resolution> {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) reply: Reply,
-    /// What was asked for, if it was not a task.
-    pub(super) said: Vec<u8>,
+    /// What was asked for of a chip's memory.
+    pub(super) answer: Vec<u8>,
 }
 
 /// Checks a reply that was copied out, and makes of it what the request came to.
@@ -144,5 +144,5 @@ pub(super) fn read(
         duration: Duration::from_nanos(raw.nanoseconds),
         hops: raw.hops,
     };
-    Ok(Answer { reply, said: said.to_vec() })
+    Ok(Answer { reply, answer: raw.answer(mailbox).ok_or_else(broken)? })
 }

@@ -1,26 +1,34 @@
 //! What a leaf's process does from its fork to its end: wait for a request, do it, answer.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Instant;
 
 use bufabi_core::wire::blob::ByteSource;
+use bufabi_core::wire::chip_args::MAX_TENSORS;
 use bufabi_core::wire::identity::RawIdentity;
-use bufabi_core::{Blob, ChipStorageTaskArgs, Code};
+use bufabi_core::{Blob, Code, OwnerInstanceId};
 use zerocopy::little_endian::I32;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::failure::Failure;
 use super::hello::Hello;
 use super::kernel::Kernels;
-use super::mailbox::{MAX_BLOB, MAX_SAID, Mailbox, RawReply, Request, RequestKind};
+use super::mailbox::{MAX_BLOB, Mailbox, MemoryCall, RawReply, Request, RequestKind};
 use super::reply::resolution_number;
 use super::wait::{Spin, Waited, wait};
 use super::{WaitPolicy, chip, sub};
-use crate::consumer::{Consumer, Import};
+use crate::backend;
+use crate::backend::vmm_shareable::VmmShareable;
+use crate::consumer::{Consumer, DEFAULT_CAPACITY, Import};
+use crate::device::{Chip, DeviceKind};
 use crate::memory::mapping::bytes_copied;
 use crate::sys::event::{Doorbell, Watch};
 use crate::sys::process::{Process, current_pid, set_name};
+use crate::sys::random::random_bytes;
 use crate::sys::{OsError, fault, parent as parents};
+use crate::vmm::memfd::MemfdOptions;
+use crate::vmm::{MemfdDriver, VmmDriver};
 
 /// Exit statuses of a worker process, other than 0 for one that was told to stop or whose parent ended.
 pub(super) mod status {
@@ -44,11 +52,68 @@ pub(super) struct Inherited<'a> {
     pub(super) policy: WaitPolicy,
 }
 
-/// What a leaf is.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Leaf {
-    Chip,
-    Sub,
+/// What a leaf is, and what it has of its own.
+#[expect(clippy::large_enum_variant, reason = "there is one in a process")]
+enum Leaf<'a> {
+    Chip(Chip<'a>),
+    Sub {
+        consumer: Consumer,
+        driver: Arc<MemfdDriver>,
+        imports: Vec<Import>,
+    },
+    /// A chip whose device is not to be had: it says why to whoever asks anything.
+    Missing(Failure),
+}
+
+impl Leaf<'_> {
+    /// A sub-worker that reaches what any process on this machine can reach, software device memory too.
+    fn sub() -> Result<Self, OsError> {
+        let owner = OwnerInstanceId(random_bytes()?);
+        let driver = Arc::new(MemfdDriver::new(owner, 0, MemfdOptions::default()));
+        let mut backends = backend::of_host();
+        backends.push(Box::new(VmmShareable::new(Arc::clone(&driver))));
+        let consumer = Consumer::with_backends(None, backends, DEFAULT_CAPACITY)?;
+        Ok(Self::Sub { consumer, driver, imports: Vec::new() })
+    }
+
+    /// The first argument of the last task whose object shrank under it.
+    fn damaged_argument(&self) -> Option<usize> {
+        match self {
+            Self::Chip(chip) => chip.damaged_argument(),
+            Self::Sub { imports, .. } => imports.iter().position(|import| import.is_damaged()),
+            Self::Missing(_) => None,
+        }
+    }
+
+    /// How the arguments of the last task were resolved, which are let go of.
+    fn take_resolutions(&mut self) -> heapless::Vec<u8, MAX_TENSORS> {
+        match self {
+            Self::Chip(chip) => {
+                let resolutions = chip.resolutions().iter().copied().map(resolution_number).collect();
+                chip.forget_task();
+                resolutions
+            }
+            Self::Sub { imports, .. } => {
+                imports.drain(..).map(|import| resolution_number(import.resolution())).collect()
+            }
+            Self::Missing(_) => heapless::Vec::new(),
+        }
+    }
+
+    fn hello(&self) -> Result<Hello, Failure> {
+        let (driver, owner) = match self {
+            Self::Chip(chip) => (chip.memory().driver(), Some(chip.memory().owner_instance_id())),
+            Self::Sub { driver, .. } => (driver, None),
+            Self::Missing(failure) => return Err(failure.clone()),
+        };
+        let pid = current_pid().cast_signed();
+        Ok(Hello {
+            pid: I32::new(pid),
+            peer: I32::new(driver.peer_number().unwrap_or(pid)),
+            is_chip: I32::new(i32::from(owner.is_some())),
+            owner_instance_id: owner.map_or([0; 8], |owner| owner.0),
+        })
+    }
 }
 
 impl Inherited<'_> {
@@ -61,29 +126,46 @@ impl Inherited<'_> {
     }
 }
 
-/// The whole life of a leaf; its exit status comes back.
-pub(super) fn serve<K: Kernels + ?Sized>(inherited: Inherited<'_>, kind: Leaf, kernels: &K) -> i32 {
-    match Server::start(inherited, kind, kernels).and_then(Server::run) {
-        Ok(status) => status,
-        // Nobody is left to tell but who looks at the exit status.
-        Err(_) => status::MACHINE,
+/// The whole life of a sub-worker; its exit status comes back.
+pub(super) fn serve_sub<K: Kernels + ?Sized>(inherited: Inherited<'_>, kernels: &K) -> i32 {
+    let leaf = inherited.settle().and_then(|()| Leaf::sub());
+    exit_status(leaf.and_then(|leaf| Server::start(inherited, leaf, kernels)).and_then(Server::run))
+}
+
+/// The whole life of a chip; its exit status comes back.
+pub(super) fn serve_chip<K: Kernels + ?Sized>(
+    inherited: Inherited<'_>,
+    device_id: i32,
+    kind: &DeviceKind,
+    kernels: &K,
+) -> i32 {
+    if inherited.settle().is_err() {
+        return status::MACHINE;
     }
+    let device = kind.open(device_id, kernels);
+    let leaf = match &device {
+        Ok(device) => Chip::new(&**device, device_id).map(Leaf::Chip),
+        Err(error) => Ok(Leaf::Missing(Failure::new(error.code(), None, error))),
+    };
+    exit_status(leaf.and_then(|leaf| Server::start(inherited, leaf, kernels)).and_then(Server::run))
+}
+
+fn exit_status(result: Result<i32, OsError>) -> i32 {
+    // Nobody is left to tell but who looks at the exit status.
+    result.unwrap_or(status::MACHINE)
 }
 
 struct Server<'a, K: ?Sized> {
     inherited: Inherited<'a>,
-    kind: Leaf,
+    leaf: Leaf<'a>,
     /// The one lane.
     mailbox: &'a Mailbox,
     kernels: &'a K,
-    consumer: Consumer,
     watch: Watch,
     spin: Spin,
     /// The number of the last request that was answered.
     answered: u32,
     scratch: Box<[u8]>,
-    arguments: Box<ChipStorageTaskArgs>,
-    imports: Vec<Import>,
     /// What this process had copied when it saw the request.
     copied_before: u64,
 }
@@ -92,8 +174,7 @@ struct Server<'a, K: ?Sized> {
 const PARENT_ENDED: u64 = 1;
 
 impl<'a, K: Kernels + ?Sized> Server<'a, K> {
-    fn start(inherited: Inherited<'a>, kind: Leaf, kernels: &'a K) -> Result<Self, OsError> {
-        inherited.settle()?;
+    fn start(inherited: Inherited<'a>, leaf: Leaf<'a>, kernels: &'a K) -> Result<Self, OsError> {
         fault::survive_shrinking_objects()?;
         let none = OsError { call: "mmap", errno: libc::EINVAL };
         let mailbox = inherited.lanes.first().ok_or(none)?;
@@ -101,16 +182,13 @@ impl<'a, K: Kernels + ?Sized> Server<'a, K> {
         watch.add_doorbell(inherited.doorbell, 0)?;
         watch.add_process(inherited.parent.as_fd(), PARENT_ENDED)?;
         Ok(Self {
-            kind,
+            leaf,
             mailbox,
             kernels,
-            consumer: Consumer::new(None)?,
             watch,
             spin: Spin::new(inherited.policy.spin),
             answered: 0,
             scratch: vec![0; MAX_BLOB].into_boxed_slice(),
-            arguments: Box::new(ChipStorageTaskArgs::EMPTY),
-            imports: Vec::new(),
             copied_before: 0,
             inherited,
         })
@@ -127,9 +205,10 @@ impl<'a, K: Kernels + ?Sized> Server<'a, K> {
                 return Ok(status::MESSAGE_BROKEN);
             }
             let result = match RequestKind::from_wire(request.kind) {
-                Some(RequestKind::Run) => self.run_task(&request).map(|()| Said::new()),
-                Some(RequestKind::Release) => self.release(&request).map(|()| Said::new()),
-                Some(RequestKind::Hello) => Ok(hello()),
+                Some(RequestKind::Run) => self.run_task(&request).map(|()| Good::Nothing),
+                Some(RequestKind::Release) => self.release(&request).map(|()| Good::Nothing),
+                Some(RequestKind::Hello) => self.leaf.hello().map(Good::Hello),
+                Some(RequestKind::Memory(call)) => self.call(call, &request).map(Good::Answer),
                 None => return Ok(status::MESSAGE_BROKEN),
             };
             self.answer(sequence, &request, start, result)?;
@@ -160,35 +239,50 @@ impl<'a, K: Kernels + ?Sized> Server<'a, K> {
     }
 
     fn run_task(&mut self, request: &Request) -> Result<(), Failure> {
-        self.imports.clear();
         let source = self.mailbox.blob(request);
         let blob = Blob::copy_from(&source, &mut self.scratch)
             .map_err(|error| Failure::new(error.code(), None, &error))?;
-        let (kernel, imports) = (request.kernel, &mut self.imports);
+        let kernel = request.kernel;
         let replaced = fault::replaced_pages();
-        let result = match self.kind {
-            Leaf::Chip => {
-                chip::run(self.kernels, kernel, &self.consumer, &blob, &mut self.arguments, imports)
-            }
-            Leaf::Sub => sub::run(self.kernels, kernel, &self.consumer, &blob, imports),
+        let result = match &mut self.leaf {
+            Leaf::Chip(chip) => chip::run(chip, kernel, &blob),
+            Leaf::Sub { consumer, imports, .. } => sub::run(self.kernels, kernel, consumer, &blob, imports),
+            Leaf::Missing(failure) => Err(failure.clone()),
         };
         if fault::replaced_pages() == replaced {
             return result;
         }
-        let argument = imports.iter().position(|import| import.is_damaged());
         let text = "the object shrank under the task, which read zeros in its place";
-        Err(Failure::new(Code::BackingShrank, argument, &text))
+        Err(Failure::new(Code::BackingShrank, self.leaf.damaged_argument(), &text))
     }
 
     fn release(&mut self, request: &Request) -> Result<(), Failure> {
-        self.imports.clear();
         let mut identity = RawIdentity::new_zeroed();
         let source = self.mailbox.blob(request);
         source.copy_out(0, identity.as_mut_bytes());
         let Some(identity) = identity.decode() else {
             return Err(Failure::new(Code::Generation, None, &"no identity has generation 0"));
         };
-        self.consumer.release(identity).map_err(|error| Failure::new(error.code(), None, &error))
+        match &mut self.leaf {
+            Leaf::Chip(chip) => {
+                chip.release(identity).map_err(|error| Failure::new(error.code(), None, &error))
+            }
+            Leaf::Sub { consumer, .. } => {
+                consumer.release(identity).map_err(|error| Failure::new(error.code(), None, &error))
+            }
+            Leaf::Missing(_) => Ok(()),
+        }
+    }
+
+    /// Does what is asked about the memory of a chip, which a sub-worker has none of.
+    fn call(&mut self, call: MemoryCall, request: &Request) -> Result<Vec<u8>, Failure> {
+        let Leaf::Chip(chip) = &mut self.leaf else {
+            return Err(Failure::new(Code::WorkerNotAChip, None, &"a sub-worker owns no device memory"));
+        };
+        let source = self.mailbox.blob(request);
+        let asked = self.scratch.get_mut(..source.len()).unwrap_or_default();
+        source.copy_out(0, asked);
+        chip::call(chip, call, asked)
     }
 
     fn answer(
@@ -196,16 +290,14 @@ impl<'a, K: Kernels + ?Sized> Server<'a, K> {
         sequence: u32,
         request: &Request,
         start: Instant,
-        result: Result<Said, Failure>,
+        result: Result<Good, Failure>,
     ) -> Result<(), OsError> {
-        let mut resolutions = heapless::Vec::<u8, 256>::new();
-        for import in self.imports.drain(..) {
-            // There are at most 256.
-            let _ = resolutions.push(resolution_number(import.resolution()));
-        }
-        let (code, argument, said) = match &result {
-            Ok(said) => (Code::Ok, None, said.as_slice()),
-            Err(Failure { code, argument, text }) => (*code, *argument, text.as_bytes()),
+        let resolutions = self.leaf.take_resolutions();
+        let (code, argument, said, answer) = match &result {
+            Ok(Good::Nothing) => (Code::Ok, None, &[][..], &[][..]),
+            Ok(Good::Hello(hello)) => (Code::Ok, None, hello.as_bytes(), &[][..]),
+            Ok(Good::Answer(answer)) => (Code::Ok, None, &[][..], answer.as_slice()),
+            Err(Failure { code, argument, text }) => (*code, *argument, text.as_bytes(), &[][..]),
         };
         let reply = RawReply {
             code: code.number(),
@@ -216,18 +308,18 @@ impl<'a, K: Kernels + ?Sized> Server<'a, K> {
             resolution_count: u32::try_from(resolutions.len()).unwrap_or(0),
             said_bytes: u32::try_from(said.len()).unwrap_or(0),
             hops: 0,
+            answer_bytes: u32::try_from(answer.len()).unwrap_or(0),
         };
         self.answered = sequence;
-        let posted = self.mailbox.post_reply(sequence, &reply, &resolutions, said);
-        // Both fit: their types say so.
+        let posted = self.mailbox.post_reply(sequence, &reply, &resolutions, said, answer);
+        // All fit: no request can ask for a longer answer.
         if posted.unwrap_or(true) { self.inherited.parent_doorbell.ring() } else { Ok(()) }
     }
 }
 
-/// What a good answer says, if it was not a task that was asked for.
-type Said = heapless::Vec<u8, MAX_SAID>;
-
-fn hello() -> Said {
-    let hello = Hello { pid: I32::new(current_pid().cast_signed()) };
-    hello.as_bytes().iter().copied().collect()
+/// What a good answer says.
+enum Good {
+    Nothing,
+    Hello(Hello),
+    Answer(Vec<u8>),
 }

@@ -11,11 +11,12 @@ use super::death::Death;
 use super::error::{SpawnError, SubmitError, WaitError};
 use super::kernel::Kernels;
 use super::links::{Links, Next, Over};
-use super::mailbox::{MAX_BLOB, Request, RequestKind};
+use super::mailbox::{MAX_BLOB, MemoryCall, Request, RequestKind};
+use super::records::{Records, TaskHolds};
 use super::reply::{Completion, KeptImport, TaskFailure, WorkerId, read};
 use super::wait::Spin;
 use super::{WaitPolicy, WorkerSpec};
-use crate::owner::{Endpoint, Holds};
+use crate::owner::Endpoint;
 use crate::remote::is_remote;
 use crate::sys::OsError;
 use crate::sys::process::current_pid;
@@ -42,8 +43,12 @@ pub struct TaskRequest<'a> {
 #[derive(Debug)]
 pub struct Workers {
     creator: u32,
-    endpoint: Endpoint,
-    links: Links<Work>,
+    pub(super) endpoint: Endpoint,
+    pub(super) links: Links<Work>,
+    /// The device memory of the chips below.
+    pub(super) records: Records,
+    /// What chips made for somebody who had given up waiting.
+    pub(super) late: Vec<Late>,
     spin: Spin,
     scratch: Box<Scratch>,
     blob: Box<[u8]>,
@@ -53,10 +58,18 @@ pub struct Workers {
 
 /// What a leaf was asked for and has not answered.
 #[derive(Debug)]
-enum Work {
+pub(super) enum Work {
     Task(Task),
     /// Something else than a task.
-    Question,
+    Question(RequestKind),
+}
+
+/// Memory that a chip is to take back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Late {
+    pub(super) worker: WorkerId,
+    pub(super) call: MemoryCall,
+    pub(super) identity: Identity,
 }
 
 impl Work {
@@ -64,18 +77,18 @@ impl Work {
     const fn number(&self) -> u64 {
         match self {
             Self::Task(task) => task.task,
-            Self::Question => u64::MAX,
+            Self::Question(_) => u64::MAX,
         }
     }
 }
 
 /// A task that a leaf has. What it names cannot be released until it is over.
 #[derive(Debug)]
-struct Task {
+pub(super) struct Task {
     task: u64,
     member: u32,
     tensors: usize,
-    _holds: Holds,
+    _holds: TaskHolds,
 }
 
 /// A task that passed all checks, for a leaf that has not got it yet.
@@ -90,7 +103,7 @@ pub(crate) struct Prepared {
 /// What a leaf answered, or left unanswered when it ended.
 enum Event {
     Task(Completion),
-    Answer(WorkerId, Result<Vec<u8>, TaskFailure>),
+    Answer(WorkerId, RequestKind, Result<Vec<u8>, TaskFailure>),
 }
 
 /// What became of a question to a leaf; `None` when it was not answered in time.
@@ -113,6 +126,8 @@ impl Workers {
             creator: current_pid(),
             endpoint: endpoint.clone(),
             links: Links::spawn(None, specs, kernels, policy)?,
+            records: Records::default(),
+            late: Vec::new(),
             spin: Spin::new(policy.spin),
             scratch: Box::default(),
             blob: vec![0; MAX_BLOB].into_boxed_slice(),
@@ -167,7 +182,7 @@ impl Workers {
         if let Some(work) = self.links.work(worker.0) {
             return Err(SubmitError::WorkerBusy { task: work.number() });
         }
-        let (size, holds) = self.admit(request)?;
+        let (size, holds) = self.admit(worker, request)?;
         let &TaskRequest { task, member, kernel, tensors, .. } = request;
         let work = Work::Task(Task { task, member, tensors: tensors.len(), _holds: holds });
         let fields = Request { kind: RequestKind::Run.to_wire(), kernel, task, member, blob_bytes: 0 };
@@ -182,7 +197,7 @@ impl Workers {
         request: &TaskRequest<'_>,
     ) -> Result<Prepared, SubmitError> {
         self.check_target(worker)?;
-        let (size, holds) = self.admit(request)?;
+        let (size, holds) = self.admit(worker, request)?;
         let &TaskRequest { task, member, kernel, tensors, .. } = request;
         let blob = self.blob.get(..size).unwrap_or(&[]).into();
         Ok(Prepared {
@@ -223,7 +238,11 @@ impl Workers {
     }
 
     /// Checks a task's arguments as they are now, holds what they name, and writes them into the blob. Its size comes back.
-    fn admit(&mut self, request: &TaskRequest<'_>) -> Result<(usize, Holds), SubmitError> {
+    fn admit(
+        &mut self,
+        worker: WorkerId,
+        request: &TaskRequest<'_>,
+    ) -> Result<(usize, TaskHolds), SubmitError> {
         let &TaskRequest { tensors, tags, scalars, .. } = request;
         let submission = Submission::check(tensors, tags, scalars, &mut self.scratch);
         let submission = submission.map_err(SubmitError::Arguments)?;
@@ -231,8 +250,7 @@ impl Workers {
         if let Some((argument, tensor)) = tensors.iter().enumerate().find(|(_, tensor)| is_remote(tensor)) {
             return Err(SubmitError::Remote { argument, identity: tensor.descriptor().identity() });
         }
-        let holds = self.endpoint.hold(tensors);
-        let holds = holds.map_err(|(argument, error)| SubmitError::Own { argument, error })?;
+        let holds = self.hold(worker, tensors)?;
         // What passed the check fits: both know the same limits.
         let size = submission.encode(&mut self.blob).map_err(SubmitError::Encode)?;
         Ok((size, holds))
@@ -258,13 +276,31 @@ impl Workers {
         }
         Ok(match self.next(until)? {
             Event::Task(completion) => Some(completion),
-            Event::Answer(..) => None,
+            Event::Answer(worker, kind, answer) => {
+                self.note_late(worker, kind, answer);
+                None
+            }
         })
     }
 
     /// A leaf was asked for something that it has not answered, be it alive or not.
     pub(crate) fn is_busy(&self, worker: WorkerId) -> bool {
         self.links.work(worker.0).is_some()
+    }
+
+    /// A leaf was asked for something that is no task, and has not answered it.
+    pub(super) fn has_question(&self, worker: WorkerId) -> bool {
+        matches!(self.links.work(worker.0), Some(Work::Question(_)))
+    }
+
+    /// Waits until `until` for anything that is over, and keeps it for whoever asks for it.
+    pub(super) fn next_answer(&mut self, until: Instant) -> Result<(), WaitError> {
+        self.check_process()?;
+        match self.next(until)? {
+            Event::Task(completion) => self.completed.push_back(completion),
+            Event::Answer(worker, kind, answer) => self.note_late(worker, kind, answer),
+        }
+        Ok(())
     }
 
     /// Tells every leaf to drop what it has mapped for an identity, as is due when its owner has released it, and waits for
@@ -314,7 +350,7 @@ impl Workers {
                 } else {
                     waiting.push(worker);
                     // One that cannot be woken does not answer in time.
-                    let _ = self.links.post(worker.0, &request, what, Work::Question);
+                    let _ = self.links.post(worker.0, &request, what, Work::Question(kind));
                 }
                 false
             });
@@ -323,13 +359,11 @@ impl Workers {
             }
             match self.next(until) {
                 Ok(Event::Task(completion)) => self.completed.push_back(completion),
-                Ok(Event::Answer(worker, answer)) => {
-                    // Else it answers somebody who gave up waiting.
-                    if waiting.contains(&worker) {
-                        waiting.retain(|&other| other != worker);
-                        asked.push((worker, Some(answer)));
-                    }
+                Ok(Event::Answer(worker, _, answer)) if waiting.contains(&worker) => {
+                    waiting.retain(|&other| other != worker);
+                    asked.push((worker, Some(answer)));
                 }
+                Ok(Event::Answer(worker, kind, answer)) => self.note_late(worker, kind, answer),
                 Err(WaitError::TimedOut { .. }) => {
                     asked.extend(waiting.into_iter().chain(untold).map(|worker| (worker, None)));
                     return Ok(asked);
@@ -372,7 +406,7 @@ impl Workers {
         let Over { lane, work, outcome } = over;
         let (number, tensors) = match &work {
             Work::Task(task) => (task.task, task.tensors),
-            Work::Question => (0, 0),
+            Work::Question(_) => (0, 0),
         };
         let answer = match (outcome, self.links.mailbox(lane)) {
             (Ok(raw), Some(mailbox)) => read(mailbox, &raw, number, tensors),
@@ -388,7 +422,7 @@ impl Workers {
                 let result = answer.map(|answer| answer.reply);
                 Event::Task(Completion { worker, task, member, result })
             }
-            Work::Question => Event::Answer(worker, answer.map(|answer| answer.said)),
+            Work::Question(kind) => Event::Answer(worker, kind, answer.map(|answer| answer.answer)),
         }
     }
 

@@ -1,0 +1,472 @@
+//! The parent's side of device memory: each call goes to the chip that owns it, and what comes of it is recorded here.
+
+use std::time::{Duration, Instant};
+
+use bufabi_core::wire::backend::BackendKind;
+use bufabi_core::{Access, DType, Descriptor, Identity, Tensor, View, ViewError};
+use zerocopy::IntoBytes;
+
+use super::call::{MAX_PIECE, Piece, Wanted, permission, read_descriptors};
+use super::error::{SubmitError, WaitError};
+use super::mailbox::{MAX_ANSWER, MAX_BLOB, MemoryCall, RequestKind};
+use super::memory_error::MemoryError;
+use super::records::{Record, TaskHolds};
+use super::reply::{KeptImport, TaskFailure, WorkerId};
+use super::workers::{Late, Workers};
+use crate::device::memory::WindowPart;
+use crate::vmm::Admission;
+
+/// How long what was made may take to be undone, when the time for making it is over.
+const UNDO_LIMIT: Duration = Duration::from_secs(1);
+/// Buffers of one domain's window: their descriptors are one answer, and what is asked is one request.
+const MAX_PARTS: usize = 256;
+const _: () = {
+    assert!(MAX_PARTS.saturating_mul(88) <= MAX_ANSWER);
+    assert!(MAX_PARTS.saturating_mul(size_of::<Wanted>()) <= MAX_BLOB);
+    assert!(MAX_PIECE.saturating_add(size_of::<Piece>()) <= MAX_BLOB);
+};
+
+/// Memory of a chip. It is freed by its owner's chip alone, when that is asked to; dropping this does nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct DeviceBuffer {
+    worker: WorkerId,
+    descriptor: Descriptor,
+}
+
+impl DeviceBuffer {
+    /// The chip.
+    #[must_use]
+    pub const fn worker(&self) -> WorkerId {
+        self.worker
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.descriptor.identity()
+    }
+
+    /// Its size, bytes.
+    #[must_use]
+    pub fn nbytes(&self) -> u64 {
+        self.descriptor.nbytes()
+    }
+
+    /// What names it on the wire.
+    #[must_use]
+    pub const fn descriptor(&self) -> &Descriptor {
+        &self.descriptor
+    }
+
+    /// A view of it, as a task argument.
+    ///
+    /// # Errors
+    /// [`ViewError`]: the first broken rule.
+    pub fn tensor(&self, view: &View) -> Result<Tensor, ViewError> {
+        Tensor::new(&self.descriptor, view)
+    }
+
+    /// A dense row-major view of it from `byte_offset` on, as a task argument.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor).
+    pub fn row_major(&self, byte_offset: u64, dtype: DType, shapes: &[u32]) -> Result<Tensor, ViewError> {
+        self.tensor(&View::row_major(byte_offset, dtype, shapes, self.nbytes())?)
+    }
+}
+
+/// A communication domain: a window on each of several chips, all of one layout.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    windows: Vec<Vec<DeviceBuffer>>,
+}
+
+impl Domain {
+    /// The buffers of each chip's window, in the order in which the chips and the buffers were named.
+    #[must_use]
+    pub fn windows(&self) -> &[Vec<DeviceBuffer>] {
+        &self.windows
+    }
+}
+
+impl Workers {
+    /// Allocates `nbytes` bytes on a chip, which grant `access`: DEVICE_MALLOC. Their content is whatever lies there.
+    ///
+    /// # Errors
+    /// [`MemoryError`]; nothing is left behind then.
+    pub fn malloc(
+        &mut self,
+        chip: WorkerId,
+        nbytes: u64,
+        access: Access,
+        until: Instant,
+    ) -> Result<DeviceBuffer, MemoryError> {
+        let wanted = Wanted::new(nbytes, access, Admission::Listed);
+        self.allocate(chip, MemoryCall::Malloc, wanted, until)
+    }
+
+    /// Allocates what a dense tensor takes on a chip, to be read and written there.
+    ///
+    /// # Errors
+    /// As [`malloc`](Self::malloc), and [`MemoryError::View`].
+    pub fn alloc_child(
+        &mut self,
+        chip: WorkerId,
+        shape: &[u32],
+        dtype: DType,
+        until: Instant,
+    ) -> Result<DeviceBuffer, MemoryError> {
+        let view = View::row_major(0, dtype, shape, u64::MAX).map_err(MemoryError::View)?;
+        self.malloc(chip, view.extent(), Access::ReadWrite, until)
+    }
+
+    /// Allocates `nbytes` bytes that a chip owns, zero, which grant `access` to every process that imports them by handle:
+    /// VMM_SHAREABLE.
+    ///
+    /// # Errors
+    /// [`MemoryError`]; nothing is left behind then.
+    pub fn create_shareable(
+        &mut self,
+        chip: WorkerId,
+        nbytes: u64,
+        access: Access,
+        admission: Admission,
+        until: Instant,
+    ) -> Result<DeviceBuffer, MemoryError> {
+        let wanted = Wanted::new(nbytes, access, admission);
+        self.allocate(chip, MemoryCall::CreateShareable, wanted, until)
+    }
+
+    /// Lets leaves import what a chip exports by handle.
+    ///
+    /// # Errors
+    /// [`MemoryError`].
+    pub fn permit(
+        &mut self,
+        buffer: &DeviceBuffer,
+        leaves: &[WorkerId],
+        until: Instant,
+    ) -> Result<(), MemoryError> {
+        let peers = leaves.iter().map(|&worker| {
+            let hello = self.links.hello(worker.0);
+            hello.map(|hello| hello.peer.get()).ok_or(MemoryError::WorkerUnknown { worker })
+        });
+        let asked = permission(buffer.identity(), &peers.collect::<Result<Vec<_>, _>>()?);
+        self.call(buffer.worker, MemoryCall::Permit, &asked, until).map(drop)
+    }
+
+    /// Takes a window on each of the chips, zero, and carves a buffer for each part from each of them: VMM_WINDOW. All of it is there, or
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`MemoryError`], that of the first chip that could not; nothing is left behind then.
+    pub fn create_domain(
+        &mut self,
+        chips: &[WorkerId],
+        parts: &[WindowPart],
+        until: Instant,
+    ) -> Result<Domain, MemoryError> {
+        if parts.len() > MAX_PARTS {
+            return Err(MemoryError::TooManyParts { parts: parts.len(), limit: MAX_PARTS });
+        }
+        let wanted: Vec<Wanted> =
+            parts.iter().map(|part| Wanted::new(part.nbytes, part.access, Admission::Listed)).collect();
+        let mut windows: Vec<Vec<DeviceBuffer>> = Vec::new();
+        for &worker in chips {
+            match self.window(worker, wanted.as_bytes(), parts.len(), until) {
+                Ok(window) => windows.push(window),
+                Err(error) => {
+                    let soon = later(until);
+                    for window in windows.iter().rev() {
+                        // The first error is the one reported; what a chip does not take back it counts.
+                        let _ = self.take_back(window, soon);
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        // Nobody has seen any of them before.
+        for buffer in windows.iter().flatten() {
+            self.record(buffer, true);
+        }
+        Ok(Domain { windows })
+    }
+
+    fn window(
+        &mut self,
+        worker: WorkerId,
+        wanted: &[u8],
+        parts: usize,
+        until: Instant,
+    ) -> Result<Vec<DeviceBuffer>, MemoryError> {
+        let answer = self.call(worker, MemoryCall::CreateWindow, wanted, until)?;
+        let descriptors = self.descriptors(worker, &answer, parts)?;
+        Ok(descriptors.into_iter().map(|descriptor| DeviceBuffer { worker, descriptor }).collect())
+    }
+
+    /// Frees a domain: refused while a task that is not over names any of its buffers, and then nothing has changed. From then on nobody
+    /// can name any of them, and every chip is told to take its window back.
+    ///
+    /// # Errors
+    /// [`MemoryError`], that of the first chip that could not; the others have.
+    pub fn free_domain(&mut self, domain: &Domain, until: Instant) -> Result<(), MemoryError> {
+        let identities: Vec<Identity> = domain.windows.iter().flatten().map(DeviceBuffer::identity).collect();
+        self.revoke(&identities)?;
+        let mut result = Ok(());
+        for window in &domain.windows {
+            let taken = self.take_back(window, until);
+            result = result.and(taken);
+        }
+        result
+    }
+
+    fn take_back(&mut self, window: &[DeviceBuffer], until: Instant) -> Result<(), MemoryError> {
+        let Some(first) = window.first() else { return Ok(()) };
+        let identity = first.identity().encode();
+        let taken = self.call(first.worker, MemoryCall::FreeWindow, identity.as_bytes(), until);
+        if let Err(MemoryError::TimedOut { worker }) = taken {
+            self.late.push(Late { worker, call: MemoryCall::FreeWindow, identity: first.identity() });
+        }
+        taken.map(drop)
+    }
+
+    /// Frees memory of a chip by its name: refused while a task that is not over names it, and then nothing has changed. From then on
+    /// nobody can name it, and the chip is told to take it back. Leaves that had imported it are told to drop it, and those that could
+    /// not are named.
+    ///
+    /// # Errors
+    /// [`MemoryError`]. The chip says whether it was freed already, is another owner's, or never existed.
+    pub fn free(
+        &mut self,
+        chip: WorkerId,
+        identity: Identity,
+        until: Instant,
+    ) -> Result<Vec<KeptImport>, MemoryError> {
+        let record = self.records.get(identity).filter(|record| record.worker == chip);
+        if let Some(record) = record {
+            if record.is_in_domain {
+                return Err(MemoryError::InDomain { identity });
+            }
+            self.revoke(&[identity])?;
+        }
+        let freed = self.call(chip, MemoryCall::Free, identity.encode().as_bytes(), until);
+        if let Err(MemoryError::TimedOut { worker }) = freed {
+            self.late.push(Late { worker, call: MemoryCall::Free, identity });
+        }
+        freed?;
+        match record.map(|record| record.descriptor.backend_kind()) {
+            Some(BackendKind::VmmShareable) => {
+                self.release_imports(identity, until).map_err(MemoryError::Wait)
+            }
+            Some(_) | None => Ok(Vec::new()),
+        }
+    }
+
+    /// Copies bytes into memory of a chip, from `offset` on, behind everything that the chip was asked for before.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: the chip refuses before the first byte what its owner does not grant or what does not lie in the one
+    /// allocation; when the chip or the time ended, some bytes may have been copied.
+    pub fn copy_to(
+        &mut self,
+        chip: WorkerId,
+        identity: Identity,
+        offset: u64,
+        bytes: &[u8],
+        until: Instant,
+    ) -> Result<(), MemoryError> {
+        self.check_copy(chip, identity, offset, bytes.len(), Access::Write)?;
+        let mut asked = Vec::with_capacity(bytes.len().min(MAX_PIECE).saturating_add(size_of::<Piece>()));
+        let mut at = offset;
+        for piece in bytes.chunks(MAX_PIECE) {
+            let nbytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+            asked.clear();
+            asked.extend_from_slice(Piece::new(identity, at, nbytes).as_bytes());
+            asked.extend_from_slice(piece);
+            self.call(chip, MemoryCall::CopyTo, &asked, until)?;
+            at = at.saturating_add(nbytes);
+        }
+        Ok(())
+    }
+
+    /// Copies bytes out of memory of a chip, from `offset` on, behind everything that the chip was asked for before.
+    ///
+    /// # Errors
+    /// As [`copy_to`](Self::copy_to).
+    pub fn copy_from(
+        &mut self,
+        chip: WorkerId,
+        identity: Identity,
+        offset: u64,
+        out: &mut [u8],
+        until: Instant,
+    ) -> Result<(), MemoryError> {
+        self.check_copy(chip, identity, offset, out.len(), Access::Read)?;
+        let mut at = offset;
+        for piece in out.chunks_mut(MAX_PIECE) {
+            let nbytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+            let asked = Piece::new(identity, at, nbytes);
+            let answer = self.call(chip, MemoryCall::CopyFrom, asked.as_bytes(), until)?;
+            if answer.len() != piece.len() {
+                return Err(MemoryError::Failed(TaskFailure::MessageBroken));
+            }
+            piece.copy_from_slice(&answer);
+            at = at.saturating_add(nbytes);
+        }
+        Ok(())
+    }
+
+    /// A copy of several pieces is refused before its first one. What is not recorded here, the chip tells apart.
+    fn check_copy(
+        &self,
+        chip: WorkerId,
+        identity: Identity,
+        offset: u64,
+        length: usize,
+        needed: Access,
+    ) -> Result<(), MemoryError> {
+        let Some(record) = self.records.get(identity).filter(|record| record.worker == chip) else {
+            return Ok(());
+        };
+        let (granted, nbytes) = (record.descriptor.access(), record.descriptor.nbytes());
+        if !granted.grants(needed) {
+            return Err(MemoryError::Denied { granted, needed });
+        }
+        let length = u64::try_from(length).unwrap_or(u64::MAX);
+        if nbytes.checked_sub(offset).is_none_or(|room| length > room) {
+            return Err(MemoryError::OutOfRange { offset, length, nbytes });
+        }
+        Ok(())
+    }
+
+    /// Pieces of device memory that are live, on all chips.
+    #[must_use]
+    pub fn device_buffers(&self) -> usize {
+        self.records.len()
+    }
+
+    fn allocate(
+        &mut self,
+        worker: WorkerId,
+        call: MemoryCall,
+        wanted: Wanted,
+        until: Instant,
+    ) -> Result<DeviceBuffer, MemoryError> {
+        let answer = self.call(worker, call, wanted.as_bytes(), until)?;
+        let broken = MemoryError::Failed(TaskFailure::MessageBroken);
+        let descriptor = self.descriptors(worker, &answer, 1)?.pop().ok_or(broken)?;
+        let buffer = DeviceBuffer { worker, descriptor };
+        self.record(&buffer, false);
+        Ok(buffer)
+    }
+
+    fn record(&self, buffer: &DeviceBuffer, is_in_domain: bool) {
+        let DeviceBuffer { worker, descriptor } = *buffer;
+        self.records.insert(Record { worker, descriptor, holds: 0, is_in_domain });
+    }
+
+    /// What a chip says that it made: its own, and as much as was asked for.
+    fn descriptors(
+        &self,
+        worker: WorkerId,
+        answer: &[u8],
+        count: usize,
+    ) -> Result<Vec<Descriptor>, MemoryError> {
+        let owner = self.links.hello(worker.0).and_then(super::hello::Hello::chip);
+        let is_own = |descriptor: &Descriptor| Some(descriptor.identity().owner_instance_id()) == owner;
+        read_descriptors(answer)
+            .filter(|descriptors| descriptors.len() == count && descriptors.iter().all(is_own))
+            .ok_or(MemoryError::Failed(TaskFailure::MessageBroken))
+    }
+
+    /// A task for `worker` names these tensors: what they name of this process's endpoint and of the chips below cannot be let go of
+    /// until the answer is dropped, and is there for the task.
+    pub(super) fn hold(&self, worker: WorkerId, tensors: &[Tensor]) -> Result<TaskHolds, SubmitError> {
+        let own = self.endpoint.hold(tensors);
+        let own = own.map_err(|(argument, error)| SubmitError::Own { argument, error })?;
+        let device = self.records.hold(tensors, worker, |owner| self.links.chip(owner).map(WorkerId));
+        let device = device.map_err(|(argument, error)| SubmitError::Device { argument, error })?;
+        Ok(TaskHolds { _own: own, _device: device })
+    }
+
+    fn revoke(&self, identities: &[Identity]) -> Result<(), MemoryError> {
+        self.records.revoke(identities).map_err(|(identity, holds)| MemoryError::Busy { identity, holds })
+    }
+
+    /// Asks a chip, when it has done what it was asked before, and waits for its answer.
+    fn call(
+        &mut self,
+        worker: WorkerId,
+        call: MemoryCall,
+        asked: &[u8],
+        until: Instant,
+    ) -> Result<Vec<u8>, MemoryError> {
+        let hello = self.links.hello(worker.0).ok_or(MemoryError::WorkerUnknown { worker })?;
+        if hello.chip().is_none() {
+            return Err(MemoryError::NotAChip { worker });
+        }
+        self.settle(worker, until)?;
+        self.undo_late();
+        let answers = self.ask(&[worker], RequestKind::Memory(call), asked, until);
+        match answers.map_err(MemoryError::Wait)?.pop() {
+            Some((_, Some(answer))) => answer.map_err(MemoryError::Failed),
+            Some((_, None)) | None => Err(MemoryError::TimedOut { worker }),
+        }
+    }
+
+    /// Waits until a chip has answered what somebody gave up waiting for: what it made may be in the way of what is asked now.
+    fn settle(&mut self, worker: WorkerId, until: Instant) -> Result<(), MemoryError> {
+        while self.has_question(worker) {
+            match self.next_answer(until) {
+                Ok(()) => {}
+                Err(WaitError::TimedOut { .. }) => return Err(MemoryError::TimedOut { worker }),
+                Err(error) => return Err(MemoryError::Wait(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A chip made something, but whoever asked for it had given up waiting: nobody will ever name it.
+    pub(super) fn note_late(
+        &mut self,
+        worker: WorkerId,
+        kind: RequestKind,
+        answer: Result<Vec<u8>, TaskFailure>,
+    ) {
+        let call = match kind {
+            RequestKind::Memory(MemoryCall::Malloc | MemoryCall::CreateShareable) => MemoryCall::Free,
+            RequestKind::Memory(MemoryCall::CreateWindow) => MemoryCall::FreeWindow,
+            RequestKind::Memory(
+                MemoryCall::Free
+                | MemoryCall::FreeWindow
+                | MemoryCall::CopyTo
+                | MemoryCall::CopyFrom
+                | MemoryCall::Permit,
+            )
+            | RequestKind::Run
+            | RequestKind::Release
+            | RequestKind::Hello => return,
+        };
+        let Ok(answer) = answer else { return };
+        if let Some(first) = read_descriptors(&answer).as_deref().and_then(<[_]>::first) {
+            self.late.push(Late { worker, call, identity: first.identity() });
+        }
+    }
+
+    /// Tells chips to take back what nobody waited for.
+    fn undo_late(&mut self) {
+        let now = Instant::now();
+        for Late { worker, call, identity } in core::mem::take(&mut self.late) {
+            let kind = RequestKind::Memory(call);
+            let until = now.checked_add(UNDO_LIMIT).unwrap_or(now);
+            // A chip that does not do it now has it until it ends.
+            let _ = self.ask(&[worker], kind, identity.encode().as_bytes(), until);
+        }
+    }
+}
+
+/// Time to undo something, whatever was left of the time to do it.
+fn later(until: Instant) -> Instant {
+    let now = Instant::now();
+    until.max(now.checked_add(UNDO_LIMIT).unwrap_or(now))
+}
