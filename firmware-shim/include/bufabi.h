@@ -48,6 +48,41 @@
 #define BUFABI_ABI_VERSION 65536
 
 /**
+ * What the storage of every table is aligned to.
+ */
+#define BUFABI_TABLE_ALIGNMENT 64
+
+/**
+ * Bytes of storage that a table of imports takes by itself.
+ */
+#define BUFABI_IMPORT_TABLE_BASE 320
+
+/**
+ * Bytes of storage that it takes for each import.
+ */
+#define BUFABI_IMPORT_TABLE_PER_SLOT 152
+
+/**
+ * Bytes of storage that a table of an owner takes by itself.
+ */
+#define BUFABI_OWNER_TABLE_BASE 128
+
+/**
+ * Bytes of storage that it takes for each identity which can be live at a time.
+ */
+#define BUFABI_OWNER_TABLE_PER_SLOT 32
+
+/**
+ * A table of imports, in storage that was lent for it.
+ */
+typedef struct bufabi_import_table_t bufabi_import_table_t;
+
+/**
+ * A table of what one incarnation of an owner has given out, in storage that was lent for it.
+ */
+typedef struct bufabi_owner_table_t bufabi_owner_table_t;
+
+/**
  * 0 is success; any other number is the first rule that was broken. `bufabi_status.h` lists them.
  */
 typedef int32_t bufabi_status_t;
@@ -655,6 +690,210 @@ const char *bufabi_status_name(bufabi_status_t status);
  * for a number that is none. Never NULL, never freed.
  */
 const char *bufabi_status_fault(bufabi_status_t status);
+
+/**
+ * Makes a table in the `nbytes` bytes at `storage`, aligned to `BUFABI_TABLE_ALIGNMENT`: it holds as many imports as there is room for,
+ * `BUFABI_IMPORT_TABLE_BASE` bytes and `BUFABI_IMPORT_TABLE_PER_SLOT` for each. `seed` are two numbers drawn at random, which
+ * nobody outside knows: then nobody who chooses identities can choose where they stand. `*table` names it from now on.
+ *
+ * The storage is the library's until `bufabi_import_table_release`, or for ever; it does not move.
+ *
+ * The caller promises:
+ * `storage` points to `nbytes` bytes that may be written and are used for nothing else; `seed` to two numbers; `table` to a
+ * pointer that may be written.
+ */
+bufabi_status_t bufabi_import_table_create(void *storage,
+                                           size_t nbytes,
+                                           const uint64_t (*seed)[2],
+                                           struct bufabi_import_table_t **table);
+
+/**
+ * The value that was imported under a descriptor's identity: `not_imported` when none was, `import_conflict` when it was imported
+ * with a descriptor that says something else; padding takes no part.
+ *
+ * The caller promises:
+ * `table` is what `bufabi_import_table_create` gave; `descriptor` points to a descriptor that nobody writes, `value` to a uint64_t that
+ * may be written. Without the library's feature `lock`, no other call on the table is under way.
+ */
+bufabi_status_t bufabi_import_table_find(struct bufabi_import_table_t *table,
+                                         const bufabi_descriptor_t *descriptor,
+                                         uint64_t *value);
+
+/**
+ * Imports a value under a descriptor's identity, which was not imported before. When the table is full,
+ * `bufabi_import_table_evict` may make room.
+ *
+ * The caller promises:
+ * As for `bufabi_import_table_find`.
+ */
+bufabi_status_t bufabi_import_table_insert(struct bufabi_import_table_t *table,
+                                           const bufabi_descriptor_t *descriptor,
+                                           uint64_t value);
+
+/**
+ * One more view of an import is alive, which is then neither removed nor evicted. `*pins` is how many are.
+ *
+ * The caller promises:
+ * As for `bufabi_import_table_find`; `identity` points to an identity that nobody writes, `pins` to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_import_table_pin(struct bufabi_import_table_t *table,
+                                        const bufabi_identity_t *identity,
+                                        uint32_t *pins);
+
+/**
+ * A view of an import is gone. `*pins` is how many are left.
+ *
+ * The caller promises:
+ * As for `bufabi_import_table_pin`.
+ */
+bufabi_status_t bufabi_import_table_unpin(struct bufabi_import_table_t *table,
+                                          const bufabi_identity_t *identity,
+                                          uint32_t *pins);
+
+/**
+ * Takes an import out: `not_imported` when there is none, `views_alive` while it is pinned. `*value` is what was imported.
+ *
+ * The caller promises:
+ * As for `bufabi_import_table_pin`; `value` points to a uint64_t that may be written.
+ */
+bufabi_status_t bufabi_import_table_remove(struct bufabi_import_table_t *table,
+                                           const bufabi_identity_t *identity,
+                                           uint64_t *value);
+
+/**
+ * Takes out what was unused the longest: its identity and its value; `not_imported` when all is pinned, or nothing is there.
+ *
+ * The caller promises:
+ * As for `bufabi_import_table_find`; `identity` points to an identity that may be written.
+ */
+bufabi_status_t bufabi_import_table_evict(struct bufabi_import_table_t *table,
+                                          bufabi_identity_t *identity,
+                                          uint64_t *value);
+
+/**
+ * How many imports there are, and how many there can be.
+ *
+ * The caller promises:
+ * As for `bufabi_import_table_find`; `imports` and `capacity` each point to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_import_table_count(struct bufabi_import_table_t *table,
+                                          uint32_t *imports,
+                                          uint32_t *capacity);
+
+/**
+ * Releases the table: its storage is the caller's again, and what was imported is forgotten.
+ *
+ * The caller promises:
+ * As for `bufabi_import_table_find`.
+ */
+bufabi_status_t bufabi_import_table_release(struct bufabi_import_table_t *table);
+
+/**
+ * Makes a table in the `nbytes` bytes at `storage`, aligned to `BUFABI_TABLE_ALIGNMENT`: as many identities can be live as there is
+ * room for, `BUFABI_OWNER_TABLE_BASE` bytes and `BUFABI_OWNER_TABLE_PER_SLOT` for each. `owner_instance_id` are the 8 bytes that name
+ * this incarnation: drawn at random at each start, and never used twice. `*table` names it from now on.
+ *
+ * The storage is the library's until `bufabi_owner_table_release`, or for ever; it does not move.
+ *
+ * The caller promises:
+ * `storage` points to `nbytes` bytes that may be written and are used for nothing else; `owner_instance_id` to 8 readable bytes;
+ * `table` to a pointer that may be written.
+ */
+bufabi_status_t bufabi_owner_table_create(void *storage,
+                                          size_t nbytes,
+                                          const uint8_t (*owner_instance_id)[8],
+                                          struct bufabi_owner_table_t **table);
+
+/**
+ * Gives out an identity for a value: an address, an index, whatever the firmware finds it by.
+ *
+ * The caller promises:
+ * `table` is what `bufabi_owner_table_create` gave; `identity` points to an identity that may be written. Without the library's
+ * feature `lock`, no other call on the table is under way.
+ */
+bufabi_status_t bufabi_owner_table_insert(struct bufabi_owner_table_t *table,
+                                          uint64_t value,
+                                          bufabi_identity_t *identity);
+
+/**
+ * Gives out two identities in one step, the second's `buffer_id` one more than the first's: PAYLOAD and COUNTER of a region. Slots
+ * pair up, 1 and 2, 3 and 4 and so on, so that the table can be full for two while one slot is free.
+ *
+ * The caller promises:
+ * As for `bufabi_owner_table_insert`; `values` points to two numbers that nobody writes, `identities` to two identities.
+ */
+bufabi_status_t bufabi_owner_table_insert_pair(struct bufabi_owner_table_t *table,
+                                               const uint64_t (*values)[2],
+                                               bufabi_identity_t (*identities)[2]);
+
+/**
+ * The value of an identity that is live. `other_owner`, `never_existed`, `stale` and `closing` tell why there is none.
+ *
+ * The caller promises:
+ * As for `bufabi_owner_table_insert`; `identity` points to an identity that nobody writes, `value` to a uint64_t that may be written.
+ */
+bufabi_status_t bufabi_owner_table_get(struct bufabi_owner_table_t *table,
+                                       const bufabi_identity_t *identity,
+                                       uint64_t *value);
+
+/**
+ * A submitted task names it once more. `*holds` is how often it is named now.
+ *
+ * The caller promises:
+ * As for `bufabi_owner_table_get`; `holds` points to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_owner_table_hold(struct bufabi_owner_table_t *table,
+                                        const bufabi_identity_t *identity,
+                                        uint32_t *holds);
+
+/**
+ * A task that named it has finished. `*holds` is how often it is named still.
+ *
+ * The caller promises:
+ * As for `bufabi_owner_table_hold`.
+ */
+bufabi_status_t bufabi_owner_table_unhold(struct bufabi_owner_table_t *table,
+                                          const bufabi_identity_t *identity,
+                                          uint32_t *holds);
+
+/**
+ * Begins the release of an identity, or goes on with one that has begun: from now on no task can hold it. `busy` while one
+ * does, and then nothing has changed. `*value` is what it stands for, to be taken down.
+ *
+ * The caller promises:
+ * As for `bufabi_owner_table_get`.
+ */
+bufabi_status_t bufabi_owner_table_begin_release(struct bufabi_owner_table_t *table,
+                                                 const bufabi_identity_t *identity,
+                                                 uint64_t *value);
+
+/**
+ * Finishes a release: the identity is stale from now on, and its slot free for the next generation.
+ *
+ * The caller promises:
+ * As for `bufabi_owner_table_get`.
+ */
+bufabi_status_t bufabi_owner_table_finish_release(struct bufabi_owner_table_t *table,
+                                                  const bufabi_identity_t *identity,
+                                                  uint64_t *value);
+
+/**
+ * How many identities are live or closing, and how many can be.
+ *
+ * The caller promises:
+ * As for `bufabi_owner_table_insert`; `live` and `capacity` each point to a uint32_t that may be written.
+ */
+bufabi_status_t bufabi_owner_table_count(struct bufabi_owner_table_t *table,
+                                         uint32_t *live,
+                                         uint32_t *capacity);
+
+/**
+ * Releases the table: its storage is the caller's again. Identities that were live are forgotten, and what they stood for stays.
+ *
+ * The caller promises:
+ * As for `bufabi_owner_table_insert`.
+ */
+bufabi_status_t bufabi_owner_table_release(struct bufabi_owner_table_t *table);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -25,6 +25,13 @@ const FIRMWARE: Header = Header {
     names: &[
         ("ABI_VERSION", "BUFABI_ABI_VERSION"),
         ("DescriptorFields", "bufabi_descriptor_fields_t"),
+        ("IMPORT_TABLE_BASE", "BUFABI_IMPORT_TABLE_BASE"),
+        ("IMPORT_TABLE_PER_SLOT", "BUFABI_IMPORT_TABLE_PER_SLOT"),
+        ("ImportTable", "bufabi_import_table_t"),
+        ("OWNER_TABLE_BASE", "BUFABI_OWNER_TABLE_BASE"),
+        ("OWNER_TABLE_PER_SLOT", "BUFABI_OWNER_TABLE_PER_SLOT"),
+        ("OwnerTable", "bufabi_owner_table_t"),
+        ("TABLE_ALIGNMENT", "BUFABI_TABLE_ALIGNMENT"),
         ("RELATION_COVERING", "BUFABI_RELATION_COVERING"),
         ("RELATION_DISJOINT", "BUFABI_RELATION_DISJOINT"),
         ("RELATION_MAY_OVERLAP", "BUFABI_RELATION_MAY_OVERLAP"),
