@@ -24,7 +24,7 @@ pub struct Request {
     pub answer: String,
 }
 
-/// Every record of the vectors, whole tasks, and the request to misuse each argument.
+/// Every record of the vectors, whole tasks, and the requests to misuse everything.
 ///
 /// # Errors
 /// What reading the vectors said.
@@ -51,7 +51,9 @@ pub fn requests() -> Result<Vec<Request>, String> {
     for blob in tasks()? {
         requests.push(task(&blob, blob.len()));
     }
-    requests.push(Request { text: "arguments".to_owned(), answer: "ok".to_owned() });
+    for misuse in ["arguments", "records", "tables"] {
+        requests.push(Request { text: misuse.to_owned(), answer: "ok".to_owned() });
+    }
     Ok(requests)
 }
 

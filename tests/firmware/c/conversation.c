@@ -1,7 +1,7 @@
 /* Reads requests, asks the library, writes its answers: in freestanding C, for any board. */
+#include "measure.h"
+#include "misuse.h"
 #include "platform.h"
-
-#include "bufabi.h"
 
 #define MAX_RECORD 40960 /* more than a blob of 257 tensors and 129 scalars */
 
@@ -98,53 +98,6 @@ static size_t unhex_readable(char **rest) {
     return readable < len ? (size_t)readable : len;
 }
 
-/* ---- How deep a call goes ---- */
-
-enum { DESCRIPTOR_CHECK, TENSOR_CHECK, BLOB_CHECK, CHIP_TENSOR_FROM, BLOB_MATERIALIZE, TENSOR_RELATE, FUNCTIONS };
-static const char *const function_names[FUNCTIONS] = {
-    "bufabi_descriptor_check", "bufabi_tensor_check", "bufabi_blob_check",
-    "bufabi_chip_tensor_from", "bufabi_blob_materialize", "bufabi_tensor_relate",
-};
-static uint32_t deepest[FUNCTIONS];
-
-#if __STDC_HOSTED__
-#define MEASURED(function, call) (call)
-#else
-/* The bytes below the stack pointer are painted before the call; afterwards the lowest that lost its paint tells the depth. */
-enum { PROBE = 4096, DEEP_PROBE = 32768 };
-#define PAINT 0xa5u
-
-static inline __attribute__((always_inline)) uintptr_t stack_pointer(void) {
-    uintptr_t pointer;
-    __asm__ volatile("mov %0, sp" : "=r"(pointer));
-    return pointer;
-}
-
-static inline __attribute__((always_inline)) void paint_stack(uintptr_t probe) {
-    uintptr_t top = stack_pointer();
-    for (uintptr_t at = top - probe; at < top; at++)
-        *(volatile unsigned char *)at = PAINT;
-}
-
-static inline __attribute__((always_inline)) uint32_t painted_over(uintptr_t probe) {
-    uintptr_t top = stack_pointer(), at = top - probe;
-    while (at < top && *(volatile unsigned char *)at == PAINT)
-        at++;
-    return (uint32_t)(top - at);
-}
-
-#define MEASURED(function, call)                       \
-    __extension__({                                    \
-        uintptr_t probe = function == TENSOR_RELATE ? DEEP_PROBE : PROBE; \
-        paint_stack(probe);                            \
-        bufabi_status_t measured = (call);             \
-        uint32_t depth = painted_over(probe);          \
-        if (depth > deepest[function])                 \
-            deepest[function] = depth;                 \
-        measured;                                      \
-    })
-#endif
-
 /* ---- The requests ---- */
 
 static void say_status(bufabi_status_t status) {
@@ -161,7 +114,7 @@ static void say_bad_tensor(int32_t index, bufabi_status_t status) {
 static void answer_blob(size_t readable) {
     int32_t tensors = -1, scalars = -1;
     bufabi_status_t status =
-        MEASURED(BLOB_CHECK, bufabi_blob_check(record, readable, &tensors, &scalars));
+        MEASURED(blob_check, bufabi_blob_check(record, readable, &tensors, &scalars));
     if (status == BUFABI_STATUS_OK) {
         say("ok ");
         say_number((uint32_t)tensors);
@@ -176,7 +129,7 @@ static void answer_blob(size_t readable) {
 
 static void answer_chip(size_t len, uint64_t base) {
     bufabi_status_t status =
-        MEASURED(CHIP_TENSOR_FROM, bufabi_chip_tensor_from(record, len, base, chip_tensor));
+        MEASURED(chip_tensor_from, bufabi_chip_tensor_from(record, len, base, chip_tensor));
     if (status == BUFABI_STATUS_OK)
         say_hex(chip_tensor, sizeof chip_tensor);
     else
@@ -200,7 +153,7 @@ static bufabi_status_t resolve(void *context, const void *tensor, uint64_t *base
 static void answer_task(size_t readable) {
     int32_t index = -1;
     bufabi_status_t status = MEASURED(
-        BLOB_MATERIALIZE, bufabi_blob_materialize(record, readable, resolve, NULL, &task_args, &index));
+        blob_materialize, bufabi_blob_materialize(record, readable, resolve, NULL, &task_args, &index));
     if (status != BUFABI_STATUS_OK) {
         if (index >= 0)
             say_bad_tensor(index, status);
@@ -228,7 +181,7 @@ static void answer_overlap(char **rest) {
         for (size_t at = 0; at < sizeof pair[i]; at++)
             tensor[at] = at < len ? record[at] : 0;
     }
-    bufabi_status_t status = MEASURED(TENSOR_RELATE, bufabi_tensor_relate(&pair[0], &pair[1], &relation));
+    bufabi_status_t status = MEASURED(tensor_relate, bufabi_tensor_relate(&pair[0], &pair[1], &relation));
     if (status != BUFABI_STATUS_OK)
         say_status(status);
     else
@@ -242,103 +195,18 @@ static void answer_stack(void) {
     for (int i = 0; i < FUNCTIONS; i++) {
         if (i > 0)
             say(" ");
-        say(function_names[i]);
+        say(measured_names[i]);
         say(" ");
-        say_number(deepest[i]);
+        say_number(measured_stack[i]);
     }
 }
 
-/* The first call whose status is not the expected one, by its number. */
-static int wrong_call, calls;
-
-static void expect(bufabi_status_t status, bufabi_status_t expected) {
-    calls++;
-    if (status != expected && wrong_call == 0)
-        wrong_call = calls;
-}
-
-/* Every impossible argument gets its status, and nothing is written. */
-static void answer_arguments(void) {
-    int32_t counts[2] = {77, 78};
-    unsigned char *misaligned = (unsigned char *)counts + 1;
-    void *end = (void *)(UINTPTR_MAX - 7); /* eight bytes before the end of all addresses */
-    wrong_call = calls = 0;
-    for (size_t i = 0; i < sizeof record; i++)
-        record[i] = 0;
-
-    expect(bufabi_descriptor_check(NULL, sizeof(bufabi_descriptor_t)), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_descriptor_check(NULL, 0), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_descriptor_check(record, 0), BUFABI_STATUS_SIZE);
-    expect(bufabi_descriptor_check(record, 87), BUFABI_STATUS_SIZE);
-    expect(bufabi_descriptor_check(record, 89), BUFABI_STATUS_SIZE);
-    expect(bufabi_descriptor_check(record, SIZE_MAX), BUFABI_STATUS_LENGTH);
-    expect(bufabi_descriptor_check(end, 88), BUFABI_STATUS_LENGTH);
-    expect(bufabi_descriptor_check(record + 1, 88), BUFABI_STATUS_MAGIC);
-
-    expect(bufabi_tensor_check(NULL, sizeof(bufabi_tensor_t)), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_tensor_check(record, 143), BUFABI_STATUS_SIZE);
-    expect(bufabi_tensor_check(record, 145), BUFABI_STATUS_SIZE);
-    expect(bufabi_tensor_check(record, SIZE_MAX), BUFABI_STATUS_LENGTH);
-    expect(bufabi_tensor_check(end, 144), BUFABI_STATUS_LENGTH);
-
-    expect(bufabi_blob_check(NULL, 8, &counts[0], &counts[1]), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_blob_check(record, 8, NULL, &counts[1]), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_blob_check(record, 8, &counts[0], NULL), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_blob_check(record, 8, (int32_t *)(void *)misaligned, &counts[1]), BUFABI_STATUS_MISALIGNED);
-    expect(bufabi_blob_check(record, 8, &counts[0], (int32_t *)(void *)misaligned), BUFABI_STATUS_MISALIGNED);
-    expect(bufabi_blob_check(record, 8, &counts[0], &counts[0]), BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
-    expect(bufabi_blob_check(record, 8, (int32_t *)(void *)record, &counts[1]), BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
-    expect(bufabi_blob_check(record, 8, &counts[0], (int32_t *)(void *)(record + 4)),
-           BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
-    expect(bufabi_blob_check(record, SIZE_MAX, &counts[0], &counts[1]), BUFABI_STATUS_LENGTH);
-    expect(bufabi_blob_check(end, 9, &counts[0], &counts[1]), BUFABI_STATUS_LENGTH);
-    expect(bufabi_blob_check(record, 7, &counts[0], &counts[1]), BUFABI_STATUS_SHORT);
-    expect(counts[0] == 77 && counts[1] == 78, 1);
-    /* An out-parameter right behind the bytes is no overlap. */
-    expect(bufabi_blob_check(record, 8, (int32_t *)(void *)(record + 8), &counts[1]), BUFABI_STATUS_OK);
-    expect(counts[1], 0);
-
-    expect(bufabi_chip_tensor_from(NULL, 144, 0, chip_tensor), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_chip_tensor_from(record, 144, 0, NULL), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_chip_tensor_from(record, 144, 0, chip_tensor + 8), BUFABI_STATUS_MISALIGNED);
-    expect(bufabi_chip_tensor_from(record, 144, 0, chip_tensor + 32), BUFABI_STATUS_MISALIGNED);
-    expect(bufabi_chip_tensor_from(chip_tensor + 64, 144, 0, chip_tensor), BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
-    expect(bufabi_chip_tensor_from(record, 143, 0, chip_tensor), BUFABI_STATUS_SIZE);
-    expect(bufabi_chip_tensor_from(record, SIZE_MAX, 0, chip_tensor), BUFABI_STATUS_LENGTH);
-    expect(bufabi_chip_tensor_from(record, 144, 0, chip_tensor), BUFABI_STATUS_MAGIC);
-
-    expect(bufabi_blob_materialize(NULL, 8, resolve, NULL, &task_args, counts), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_blob_materialize(record, 8, NULL, NULL, &task_args, counts), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_blob_materialize(record, 8, resolve, NULL, NULL, counts), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_blob_materialize(record, 8, resolve, NULL, &task_args, NULL), BUFABI_STATUS_NULL_POINTER);
-    expect(bufabi_blob_materialize(record, 8, resolve, NULL, (unsigned char *)&task_args + 8, counts),
-           BUFABI_STATUS_MISALIGNED);
-    expect(bufabi_blob_materialize(&task_args, 8, resolve, NULL, &task_args, counts),
-           BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
-    expect(bufabi_blob_materialize(record, 8, resolve, NULL, &task_args, &task_args.tensor_count),
-           BUFABI_STATUS_OVERLAPPING_ARGUMENTS);
-    expect(bufabi_blob_materialize(record, 8, resolve, NULL, &task_args, counts), BUFABI_STATUS_OK);
-    expect(task_args.tensor_count == 0 && task_args.scalar_count == 0, 1);
-
-    expect((int32_t)(bufabi_abi_version() >> 16), BUFABI_ABI_VERSION >> 16);
-    expect((int32_t)bufabi_identity_size(), sizeof(bufabi_identity_t));
-    expect((int32_t)bufabi_descriptor_size(), sizeof(bufabi_descriptor_t));
-    expect((int32_t)bufabi_tensor_size(), sizeof(bufabi_tensor_t));
-    expect((int32_t)bufabi_blob_header_size(), sizeof(bufabi_blob_header_t));
-    expect((int32_t)bufabi_chip_tensor_size(), sizeof(bufabi_chip_tensor_t));
-    expect((int32_t)bufabi_chip_storage_task_args_size(), sizeof(bufabi_chip_storage_task_args_t));
-    expect(same_text(bufabi_status_name(0), "ok"), 1);
-    expect(same_text(bufabi_status_name(-1), "unknown_status"), 1);
-    expect(same_text(bufabi_status_name(INT32_MIN), "unknown_status"), 1);
-    expect(same_text(bufabi_status_fault(BUFABI_STATUS_MAGIC), "sender"), 1);
-    expect(same_text(bufabi_status_fault(BUFABI_STATUS_LENGTH), "caller"), 1);
-    expect(same_text(bufabi_status_fault(INT32_MAX), "unknown_status"), 1);
-
-    if (wrong_call == 0) {
+static void answer_misuse(uint32_t wrong) {
+    if (wrong == 0) {
         say("ok");
     } else {
         say("wrong status of call ");
-        say_number((uint32_t)wrong_call);
+        say_number(wrong);
     }
 }
 
@@ -346,10 +214,10 @@ static void answer_request(char *rest) {
     const char *request = next_word(&rest);
     if (same_text(request, "descriptor")) {
         size_t len = unhex(next_word(&rest));
-        say_status(MEASURED(DESCRIPTOR_CHECK, bufabi_descriptor_check(record, len)));
+        say_status(MEASURED(descriptor_check, bufabi_descriptor_check(record, len)));
     } else if (same_text(request, "tensor")) {
         size_t len = unhex(next_word(&rest));
-        say_status(MEASURED(TENSOR_CHECK, bufabi_tensor_check(record, len)));
+        say_status(MEASURED(tensor_check, bufabi_tensor_check(record, len)));
     } else if (same_text(request, "blob")) {
         answer_blob(unhex_readable(&rest));
     } else if (same_text(request, "chip")) {
@@ -360,7 +228,11 @@ static void answer_request(char *rest) {
     } else if (same_text(request, "overlap")) {
         answer_overlap(&rest);
     } else if (same_text(request, "arguments")) {
-        answer_arguments();
+        answer_misuse(misuse_of_arguments());
+    } else if (same_text(request, "tables")) {
+        answer_misuse(use_of_tables());
+    } else if (same_text(request, "records")) {
+        answer_misuse(use_of_records());
     } else if (same_text(request, "stack")) {
         answer_stack();
     } else {
