@@ -12,14 +12,14 @@ use bufabi_host::orchestrator::{
 };
 use bufabi_host::owner::{Buffer, Endpoint};
 use bufabi_host::sys::process::{Ending, Process};
-use bufabi_host::worker::{WaitError, WaitPolicy, WorkerId, WorkerKind, WorkerSpec, Workers};
+use bufabi_host::worker::{SpawnError, WaitError, WaitPolicy, WorkerId, WorkerKind, WorkerSpec, Workers};
 
-use crate::Case;
 use crate::support::{
     MEET, Meeting, SLEEP_FOR_EVER, died, is_running, load, number, own_objects, parent_of, row, soon, spec,
     store,
 };
 use crate::tree::host;
+use crate::{Case, is_long};
 
 pub(crate) const CASES: &[Case] = &[
     ("any_sequence_of_tasks_leaves_what_it_would_one_after_another", random_sequences),
@@ -35,6 +35,7 @@ pub(crate) const CASES: &[Case] = &[
     ("the_end_of_a_run_is_waited_for_so_long_and_no_longer", end_of_run),
     ("an_abandoned_task_holds_until_its_leaf_has_answered", abandoned),
     ("a_release_that_races_with_a_submit_is_before_it_or_after_it", race),
+    ("any_process_of_a_tree_killed_at_any_moment_costs_its_tasks_and_nothing_else", killed_at_random),
 ];
 
 /// A kernel that there is not: it fails.
@@ -90,11 +91,8 @@ fn random_sequences() {
     const NUMBERS: usize = 64;
     let (endpoint, meeting) = (Endpoint::new().unwrap(), Meeting::new());
     let mut orchestrator = start(&endpoint, &meeting);
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut below = |limit: usize| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(random >> 33).unwrap() % limit
-    };
+    let mut random = Random(7);
+    let mut below = |limit: usize| random.below(limit);
     for _ in 0..10 {
         let nbytes = u64::try_from(NUMBERS * 4).unwrap();
         let buffers: Vec<_> =
@@ -433,6 +431,100 @@ fn abandoned() {
     let done = drain(&mut orchestrator);
     assert_eq!((done.len(), done[0].task, done[0].outcome.is_ok()), (2, reader, true));
     x.release().unwrap();
+}
+
+/// Numbers without a pattern (splitmix64), the same for the same seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) >> 33).unwrap() % limit
+    }
+}
+
+/// `BUFABI_SEED` chooses other moments, `BUFABI_LONG=1` ten times as many.
+fn killed_at_random() {
+    let seed = std::env::var("BUFABI_SEED").map_or(7, |seed| seed.parse().unwrap());
+    let mut random = Random(seed);
+    let meeting = Meeting::new();
+    for round in 0..if is_long() { 500 } else { 50 } {
+        let what = format!("seed {seed}, round {round}");
+        let endpoint = Endpoint::new().unwrap();
+        // The kernel takes a moment to forget the last round's thread.
+        let begun = Instant::now();
+        let workers = loop {
+            match Workers::spawn(&endpoint, &tree(), &meeting, WaitPolicy::default()) {
+                Ok(workers) => break workers,
+                Err(SpawnError::SeveralThreads { .. }) if begun.elapsed() < Duration::from_secs(1) => {}
+                Err(error) => panic!("{what}: {error}"),
+            }
+        };
+        let leaves = [0, 1, 2].map(|worker| workers.pid(WorkerId(worker)).unwrap());
+        let above = parent_of(leaves[0]).unwrap();
+        let all = [leaves[0], leaves[1], leaves[2], above];
+        let victim = random.below(4);
+        let moment = Duration::from_micros(u64::try_from(random.below(8000)).unwrap());
+        let process = Process::open(all[victim]).unwrap();
+        let killer = thread::spawn(move || {
+            thread::sleep(moment);
+            process.send(9).unwrap();
+            Instant::now()
+        });
+        // Who the failures may name, and which leaves they may be on.
+        let (path, hit): (&str, &[usize]) = match victim {
+            0 => ("l3/chip0", &[0]),
+            1 => ("l3/sub0", &[1]),
+            2 => ("chip1", &[2]),
+            _ => ("l3", &[0, 1]),
+        };
+        let mut orchestrator =
+            Orchestrator::with_capacities(workers, &Capacities::for_tasks(16, 16)).unwrap();
+        let mut failed = 0;
+        // New buffers, imports, tasks and releases until the death has shown.
+        while failed == 0 {
+            let buffers = [0, 1, 2].map(|_| buffer(&endpoint));
+            for (worker, buffer) in buffers.iter().enumerate() {
+                let tensors = [row(buffer)];
+                let fill = Member {
+                    scalars: &[4],
+                    ..member(worker, number(Kernel::Fill), &tensors, &[Tag::Output])
+                };
+                match orchestrator.submit(&[fill]) {
+                    Ok(_) => {}
+                    Err(error) => {
+                        assert_eq!(error.code(), Code::WorkerDied, "{what}: {error}");
+                        failed += 1;
+                    }
+                }
+            }
+            for finished in drain(&mut orchestrator) {
+                if let Err(error) = finished.outcome {
+                    let cause = error.cause();
+                    assert!(hit.contains(&cause.worker.0), "{what}: {error}");
+                    assert_eq!(
+                        cause.failure,
+                        died(path, all[victim], Ending::Killed { signal: 9 }),
+                        "{what}"
+                    );
+                    failed += 1;
+                }
+            }
+            for mut buffer in buffers {
+                let identity = buffer.identity();
+                buffer.release().unwrap();
+                let kept = orchestrator.workers_mut().release_imports(identity, soon()).unwrap();
+                assert_eq!(kept, [], "{what}");
+            }
+        }
+        assert!(killer.join().unwrap().elapsed() < Duration::from_secs(1), "{what}");
+        orchestrator.stop(soon());
+        assert!(!all.iter().any(|&pid| is_running(pid)), "{what}");
+        assert!(own_objects().is_empty(), "{what}");
+    }
 }
 
 fn race() {

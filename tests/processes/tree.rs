@@ -33,11 +33,13 @@ pub(crate) const CASES: &[Case] = &[
     ("sigterm_ends_a_worker_of_any_kind_and_sigint_none", signals),
     ("a_tree_that_has_nothing_to_do_does_not_run", idle),
     ("a_tree_that_is_stopped_leaves_nothing", nothing_left),
+    ("a_host_worker_that_hangs_is_killed_at_the_stop_and_its_leaves_are_gone", hanging_host),
     ("a_host_worker_without_workers_comes_and_goes", empty_host),
 ];
 
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
+const SIGSTOP: i32 = 19;
 
 pub(crate) fn host(name: &str, workers: Vec<WorkerSpec>) -> WorkerSpec {
     spec(name, WorkerKind::Host { workers })
@@ -368,6 +370,16 @@ fn nothing_left() {
     }
     assert_eq!((open_files(), shared_mappings()), (files, mappings));
     assert!(own_objects().is_empty());
+}
+
+fn hanging_host() {
+    let endpoint = Endpoint::new().unwrap();
+    let workers = spawn(&endpoint, &small_tree());
+    let pids = [0, 1, 2].map(|worker| workers.pid(WorkerId(worker)).unwrap());
+    let above = parent_of(pids[0]).unwrap();
+    kill(above, SIGSTOP);
+    workers.stop(Instant::now().checked_add(std::time::Duration::from_millis(50)).unwrap());
+    assert!(!pids.iter().chain([&above]).any(|&pid| is_running(pid)));
 }
 
 fn empty_host() {

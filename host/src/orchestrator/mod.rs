@@ -38,3 +38,25 @@ pub struct Member<'a> {
 /// many backings, at most 1,024 edges to one task, and 4,096 arguments of a group. About 14 MiB.
 pub const DEFAULT_CAPACITIES: Capacities =
     Capacities { arguments: 4096, ..Capacities::for_tasks(4096, 4096) };
+
+#[cfg(test)]
+mod tests {
+    use bufabi_core::dependencies::{
+        ArgumentSlot, BackingSlot, Edge, EntrySlot, GroupSlot, LinkSlot, PieceSlot, TaskSlot,
+    };
+
+    use super::*;
+
+    #[test]
+    fn the_default_capacities_take_what_their_text_says() {
+        let Capacities { tasks, links, entries, pieces, backings, arguments, edges, .. } = DEFAULT_CAPACITIES;
+        let nbytes = tasks * size_of::<TaskSlot>()
+            + links * size_of::<LinkSlot>()
+            + entries * (size_of::<EntrySlot>() + size_of::<GroupSlot>() + size_of::<u32>())
+            + pieces * 2 * size_of::<PieceSlot>()
+            + backings * (size_of::<BackingSlot>() + size_of::<u32>())
+            + arguments * size_of::<ArgumentSlot>()
+            + edges * size_of::<Edge>();
+        assert_eq!(nbytes >> 20, 14);
+    }
+}

@@ -401,8 +401,8 @@ impl<W> Links<W> {
             let death = entry.death.get_or_insert_with(|| death.clone()).clone();
             let reply = entry.mailbox.reply(entry.sequence);
             match &entry.leaf {
-                // Until it has ended too, it may touch what its task names.
-                Some(leaf) if reply.is_none() => {
+                // Until it has ended too, it may touch what its task names, and is there.
+                Some(leaf) if reply.is_none() || entry.work.is_none() => {
                     self.watch.add_process(leaf.as_fd(), leaf_token(lane))?;
                     entry.is_orphan = true;
                 }
