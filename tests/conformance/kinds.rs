@@ -105,7 +105,7 @@ impl Kind {
 }
 
 /// What the owner has in its hands.
-enum Handle {
+pub(crate) enum Handle {
     Buffer(Buffer),
     Wrapped(Wrapped),
     /// The chip's memory keeps it itself.
@@ -250,8 +250,7 @@ impl Owner {
 
     pub(crate) fn release(&mut self, identity: Identity) -> Result<(), Code> {
         match self.handles.get_mut(&identity).unwrap() {
-            Handle::Buffer(buffer) => buffer.release().map_err(|e| e.code()),
-            Handle::Wrapped(wrapped) => wrapped.release().map_err(|e| e.code()),
+            handle @ (Handle::Buffer(_) | Handle::Wrapped(_)) => handle.release(),
             Handle::Device if self.kind == Kind::VmmWindow => {
                 self.chip.as_mut().unwrap().free_window(identity).map_err(|e| e.code())
             }
@@ -283,7 +282,23 @@ impl Owner {
 
     /// Forgets a handle, as a program does that drops it.
     pub(crate) fn forget(&mut self, identity: Identity) {
-        self.handles.remove(&identity);
+        drop(self.take(identity));
+    }
+
+    /// Gives a handle out of its hands.
+    pub(crate) fn take(&mut self, identity: Identity) -> Handle {
+        self.handles.remove(&identity).unwrap()
+    }
+}
+
+impl Handle {
+    /// Releases what is not a chip's, from any thread.
+    pub(crate) fn release(&mut self) -> Result<(), Code> {
+        match self {
+            Self::Buffer(buffer) => buffer.release().map_err(|e| e.code()),
+            Self::Wrapped(wrapped) => wrapped.release().map_err(|e| e.code()),
+            Self::Device => Err(Code::NotResolvable),
+        }
     }
 }
 

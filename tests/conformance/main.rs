@@ -10,6 +10,7 @@ mod cycles;
 mod kinds;
 mod peer;
 mod rules;
+mod workers;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -30,7 +31,8 @@ fn main() -> ExitCode {
     let of_each = [rules::CASES, cycles::CASES].concat();
     let mut cases = Vec::new();
     for kind in kinds::ALL {
-        for (name, run) in of_each.iter().copied() {
+        let of_workers = if workers::KINDS.contains(&kind) { workers::CASES } else { &[] };
+        for (name, run) in of_each.iter().chain(of_workers).copied() {
             cases.push(Case::new(format!("{}_{name}", kind.name()), move || interrupted(|| run(kind))));
         }
     }
