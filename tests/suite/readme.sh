@@ -1,4 +1,4 @@
-# What the README tells people to type does what it says. Its Rust block is a doc-test of the package `bufabi-tests`.
+# What the README and that of the examples tell people to type does what it says. Its Rust block is a doc-test of the package `bufabi-tests`.
 
 section_readme() {
     local command
@@ -7,5 +7,5 @@ section_readme() {
             tests/all*) ;; # this
             *) check "README: $command" bash -c "$command" ;;
         esac
-    done < <(awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on && NF' README.md)
+    done < <(awk '/^```sh$/ { on = 1; next } /^```/ { on = 0 } on && NF' README.md examples/README.md | sort -u)
 }

@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::run::{left_by, write};
+use crate::run::{left_by, npy_of, write};
 use crate::{bufabi, folder, root};
+
+/// Bytes of X.
+const X_NBYTES: u64 = 1797 * 64 * 4;
 
 /// A folder with the example's arrays.
 pub(crate) fn arrays(test: &str) -> PathBuf {
@@ -59,7 +62,7 @@ fn nested(mut graph: Value, tree: &Value, path_of: impl Fn(&str) -> String) -> V
 }
 
 /// The trees: flat, L4 to L3 to L2, and a level more for one chip.
-fn trees(graph: &Value) -> [(&'static str, Value); 3] {
+pub(crate) fn trees(graph: &Value) -> [(&'static str, Value); 3] {
     let leaf = |name: &str, kind: &str| json!({"name": name, "kind": kind});
     let host = |name: &str, workers: Value| json!({"name": name, "kind": "host", "workers": workers});
     let (chip0, chip1, sub0) = (leaf("chip0", "chip"), leaf("chip1", "chip"), leaf("sub0", "sub"));
@@ -173,4 +176,153 @@ fn one_chip_named_with_the_memory_of_another_one_is_refused_by_the_names_of_all(
     assert_eq!(ran.status, 1);
     let why = "task \"row sums\" on sub0 names \"X\", memory of chip0: sub0 is no device\n";
     assert!(ran.complaint.ends_with(why), "{}", ran.complaint);
+}
+
+#[test]
+fn x_in_memory_of_chips_gives_the_same_bits_copied_once_to_each_that_owns_it() {
+    let folder = arrays("gram-chips");
+    for (backend, copies) in [("device_malloc", 2), ("vmm_window", 2), ("vmm_shareable", 1)] {
+        for (tree, graph) in trees(&with_x(backend)) {
+            let told = run_to_the_bit(&folder, &graph);
+            check_arguments(&told);
+            let what = format!("{backend}, {tree}");
+            // Nothing on the way of a task, and X once to each chip that owns one.
+            assert_eq!(told["bytes_copied"], copies * X_NBYTES, "{what}");
+            assert!(told["tasks"].as_array().unwrap().iter().all(|task| task["bytes_copied"] == 0), "{what}");
+            let owned: Vec<&Value> = told["buffers"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter(|buffer| !buffer["chip"].is_null())
+                .collect();
+            assert_eq!(owned.len(), usize::try_from(copies).unwrap(), "{what}");
+            for buffer in owned {
+                assert_eq!(buffer["bytes_copied"], X_NBYTES, "{what}");
+                let (chip, process) = (&buffer["chip"], &buffer["owner"]);
+                let tasks = told["tasks"].as_array().unwrap();
+                let task = tasks.iter().find(|task| task["worker"] == *chip).unwrap();
+                assert_eq!(task["process"], *process, "{what}");
+            }
+            assert_eq!(resolved(&told, "chip0"), ["device", "device"], "{what}");
+            let second: [&str; 2] = if backend == "vmm_shareable" {
+                ["mapped now", "already mapped"]
+            } else {
+                ["device", "device"]
+            };
+            assert_eq!(resolved(&told, "chip1"), second, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_chip_that_does_not_reach_the_host_copies_what_it_reads_once_and_what_it_wrote_back() {
+    let folder = arrays("gram-staged");
+    for backend in ["posix_shm", "fork_shm", "fork_cow"] {
+        let mut graph = with_x(backend);
+        graph["workers"][0]["device"] = json!("staged");
+        let told = run_to_the_bit(&folder, &graph);
+        check_arguments(&told);
+        // X, which two arguments name, and the half of G that the task wrote.
+        let copied: Vec<u64> = told["tasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|task| task["bytes_copied"].as_u64().unwrap())
+            .collect();
+        assert_eq!(copied, [X_NBYTES + 64 * 32 * 4, 0, 0], "{backend}");
+    }
+}
+
+#[test]
+fn every_example_gives_what_it_expects() {
+    let folder = arrays("examples");
+    let mut graphs = 0;
+    for entry in fs::read_dir(root().join("examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let graph: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+            check_arguments(&run_to_the_bit(&folder, &graph));
+            graphs += 1;
+        }
+    }
+    assert_eq!(graphs, 4);
+}
+
+#[test]
+fn what_a_chip_computed_in_its_own_memory_is_brought_back_and_counted() {
+    let folder = folder("chip-output");
+    let view = |buffer: &str, tag: &str, offset: u32| json!({"buffer": buffer, "tag": tag, "dtype": "int16", "byte_offset": offset, "shape": [4], "strides": [2]});
+    for backend in ["device_malloc", "vmm_window", "vmm_shareable"] {
+        let mut graph = json!({
+            "buffers": [
+                {"name": "a", "npy": "a.npy", "backend": backend, "worker": "l3/chip0"},
+                {"name": "b", "nbytes": 100, "backend": backend, "worker": "l3/chip0"}],
+            "workers": [{"name": "l3", "kind": "host", "workers": [{"name": "chip0", "kind": "chip"}]}],
+            "tasks": [{"name": "t", "kernel": "add", "worker": "l3/chip0",
+                       "args": [view("a", "input", 0), view("a", "input", 2), view("b", "output", 16)]}],
+            "outputs": [{"buffer": "b", "dtype": "int16", "byte_offset": 16, "shape": [4], "strides": [2], "npy": "b.npy"}],
+        });
+        let numbers: Vec<u8> = (1..=8_i16).flat_map(i16::to_le_bytes).collect();
+        fs::write(folder.join("a.npy"), npy_of("<i2", 8, &numbers)).unwrap();
+        let ran = bufabi(&["run", write(&folder, &graph).to_str().unwrap(), "--json"]);
+        assert_eq!((ran.status, ran.complaint.as_str()), (0, ""), "{backend}");
+        let told: Value = serde_json::from_str(&ran.out).unwrap();
+        // a's 16 bytes there, b's 14 from the first element to the last one back.
+        assert_eq!(
+            (&told["bytes_copied"], &told["buffers"][1]["bytes_copied"]),
+            (&json!(30), &json!(14)),
+            "{backend}"
+        );
+        let bytes = fs::read(folder.join("b.npy")).unwrap();
+        let sums: Vec<u8> = [3_i16, 7, 11, 15].into_iter().flat_map(i16::to_le_bytes).collect();
+        assert_eq!(bytes[bytes.len() - 8..], sums, "{backend}");
+
+        // What the owner does not grant cannot be copied.
+        graph["buffers"][0]["access"] = json!("read");
+        let ran = bufabi(&["run", write(&folder, &graph).to_str().unwrap()]);
+        assert_eq!(ran.status, 1);
+        assert!(
+            ran.complaint.contains("buffers[0].access: an array is copied to a device"),
+            "{}",
+            ran.complaint
+        );
+        graph["buffers"][0]["access"] = json!("readwrite");
+        graph["buffers"][1]["access"] = json!("write");
+        let ran = bufabi(&["run", write(&folder, &graph).to_str().unwrap()]);
+        assert_eq!(ran.status, 1);
+        let why = "outputs[0].buffer: \"b\" is copied from a device, and grants no reading";
+        assert!(ran.complaint.contains(why), "{}", ran.complaint);
+    }
+}
+
+#[test]
+fn a_chip_without_that_much_memory_or_a_device_that_is_not_there_is_told() {
+    let folder = arrays("no-device");
+    let mut graph = with_x("device_malloc");
+    graph["buffers"]
+        .as_array_mut()
+        .unwrap()
+        .push(json!({"name": "huge", "nbytes": 1_u64 << 50, "backend": "device_malloc", "worker": "chip0"}));
+    let ran = bufabi(&["run", write(&folder, &graph).to_str().unwrap()]);
+    assert_eq!(ran.status, 3, "{}", ran.complaint);
+    assert!(ran.complaint.contains("graph.json: buffers[4]: "), "{}", ran.complaint);
+    assert_eq!(left_by(ran.pid), [""; 0]);
+    for (worker, device, status, why) in [
+        (0, "qemu", 2, "chip0: "),
+        (0, "gpu", 2, "workers[0].device: \"gpu\" is unknown: simulated, staged, qemu are known"),
+        (2, "staged", 2, "workers[2].device: only a chip is a device"),
+    ] {
+        let mut graph = gram();
+        graph["workers"][worker]["device"] = json!(device);
+        let path = write(&folder, &graph);
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_bufabi"))
+            .arg("run")
+            .arg(&path)
+            .env_remove("BUFABI_FIRMWARE")
+            .output()
+            .unwrap();
+        let complaint = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(status), "{complaint}");
+        assert!(complaint.contains(why), "{complaint}");
+    }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::bufabi;
-use crate::gram::{arrays, with_x};
+use crate::gram::{arrays, trees, with_x};
 use crate::memory::alone;
 use crate::run::{left_by, write};
 
@@ -79,9 +79,10 @@ fn kill_after(graph: &Path, mark: &str, moment: Duration) {
     }
 }
 
-/// The example in all kinds of memory.
+/// The example in all kinds of memory, on all trees.
 fn graphs() -> Vec<Value> {
-    vec![with_x("posix_shm")]
+    let kinds = ["posix_shm", "device_malloc", "fork_shm", "vmm_shareable", "fork_cow", "vmm_window"];
+    kinds.map(|backend| trees(&with_x(backend)).map(|(_, graph)| graph)).into_iter().flatten().collect()
 }
 
 /// `BUFABI_SEED` chooses other moments, `BUFABI_LONG` more of them.
@@ -90,7 +91,7 @@ fn a_run_that_is_killed_at_any_moment_leaves_nothing_that_gc_does_not_remove() {
     let _alone = alone();
     let folder = arrays("killed-at-any-moment");
     let long = std::env::var("BUFABI_LONG").is_ok_and(|value| value == "1");
-    let (seed, kills) = (number("BUFABI_SEED", 7), if long { 200 } else { 12 });
+    let (seed, kills) = (number("BUFABI_SEED", 7), if long { 360 } else { 18 });
     let mut random = Random(seed);
     let graphs = graphs();
     // Moments lie within what a run takes here and now.

@@ -4,6 +4,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use bufabi_core::Fault;
+
 use crate::terminal::{Plain, tell};
 
 /// The exit status of a command that failed.
@@ -55,6 +57,14 @@ impl Failure {
     #[expect(clippy::needless_pass_by_value, reason = "the signature of `map_err`")]
     pub(crate) fn machine(message: impl ToString) -> Self {
         Self { status: Status::Machine, place: String::new(), message: Some(message.to_string()) }
+    }
+
+    /// Something failed, and that is whose fault it was.
+    pub(crate) fn of_fault(fault: Fault, message: impl ToString) -> Self {
+        match fault {
+            Fault::Machine | Fault::Capacity | Fault::Library => Self::machine(message),
+            Fault::Nobody | Fault::Sender | Fault::Caller => Self::broken(message.to_string()),
+        }
     }
 
     /// The same, within the field or entry `place`.

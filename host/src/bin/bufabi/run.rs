@@ -2,25 +2,27 @@
 
 mod buffers;
 mod interrupt;
+mod on_chips;
 mod outputs;
 mod report;
 mod schedule;
+mod tree;
 
 use std::io::{self, Write, stdout};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use bufabi_core::wire::backend::BackendKind;
 use bufabi_host::kernels::StandardKernels;
 use bufabi_host::orchestrator::Orchestrator;
 use bufabi_host::owner::Endpoint;
-use bufabi_host::worker::{self, WaitPolicy, WorkerSpec, Workers};
+use bufabi_host::worker::{WaitPolicy, Workers};
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::graph::{self, Graph, Purpose, WorkerKind};
+use crate::graph::{Graph, Purpose};
 use buffers::Buffers;
 use interrupt::Interrupt;
+use on_chips::Chips;
 use report::Report;
 
 /// How long workers that have nothing to do may take to end.
@@ -54,21 +56,29 @@ impl Run {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let start = Instant::now();
         let graph = Graph::load(&self.graph, Purpose::Run)?;
-        refuse_unknown_kinds(&graph).map_err(|failure| failure.in_file(&self.graph))?;
         let interrupt = Interrupt::on_signals()?;
 
         let in_file = |failure: Failure| failure.in_file(&self.graph);
         let endpoint = Endpoint::new().map_err(Failure::machine)?;
         let mut buffers = Buffers::before_workers(&graph, &endpoint, &interrupt).map_err(in_file)?;
-        let specs = specs(&graph.workers, None);
+        let specs = tree::specs(&graph.workers).map_err(in_file)?;
         let workers = Workers::spawn(&endpoint, &specs, &StandardKernels, WaitPolicy::default())
             .map_err(Failure::machine)?;
         let capacities = schedule::capacities(&graph);
         let mut orchestrator =
             Orchestrator::with_capacities(workers, &capacities).map_err(Failure::machine)?;
-        buffers.after_workers(&graph, &endpoint, &interrupt).map_err(in_file)?;
         let limit = Duration::from_secs(self.timeout);
+        let mut chips = Chips {
+            graph: &graph,
+            workers: orchestrator.workers_mut(),
+            interrupt: &interrupt,
+            until: deadline(limit),
+        };
+        buffers.after_workers(&endpoint, &mut chips).map_err(in_file)?;
         let finished = schedule::run(&graph, &mut orchestrator, &buffers, &interrupt, limit)?;
+        let workers = orchestrator.workers_mut();
+        let mut chips = Chips { graph: &graph, workers, interrupt: &interrupt, until: deadline(limit) };
+        buffers.take_from_chips(&mut chips).map_err(in_file)?;
         let mut report = Report::new(&graph, orchestrator.workers(), &buffers, finished);
         orchestrator.stop(deadline(STOP_LIMIT));
 
@@ -100,36 +110,4 @@ fn deadline(after: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
     let now = Instant::now();
     now.checked_add(after.min(CENTURY)).unwrap_or(now)
-}
-
-/// What this program's processes cannot do is refused before anything is made.
-fn refuse_unknown_kinds(graph: &Graph) -> Result<(), Failure> {
-    for (index, buffer) in graph.buffers.iter().enumerate() {
-        let kind = buffer.backend;
-        if !matches!(kind, BackendKind::PosixShm | BackendKind::ForkShm | BackendKind::ForkCow) {
-            let message = format!("run makes no {} buffers", kind.name().to_ascii_lowercase());
-            return Err(Failure::usage(message).at(&format!("buffers[{index}].backend")));
-        }
-    }
-    Ok(())
-}
-
-/// The workers right below the one of that path, with those below them.
-fn specs(workers: &[graph::Worker], above: Option<&str>) -> Vec<WorkerSpec> {
-    let name = |worker: &graph::Worker| match above {
-        Some(above) => worker.path.strip_prefix(above)?.strip_prefix('/').map(str::to_owned),
-        None => Some(worker.path.clone()),
-    };
-    let below = workers.iter().filter_map(|worker| Some((worker, name(worker)?)));
-    below
-        .filter(|(_, name)| !name.contains('/'))
-        .map(|(worker, name)| WorkerSpec {
-            name,
-            kind: match worker.kind {
-                WorkerKind::Chip => worker::WorkerKind::Chip,
-                WorkerKind::Sub => worker::WorkerKind::Sub,
-                WorkerKind::Host => worker::WorkerKind::Host { workers: specs(workers, Some(&worker.path)) },
-            },
-        })
-        .collect()
 }

@@ -3,15 +3,13 @@
 use std::env;
 use std::path::PathBuf;
 
+use bufabi_host::device::QemuOptions;
 use bufabi_host::sys::ascendcl::{AscendCl, LoadError};
 
 use super::Check;
 
-/// The machine in which firmware runs as a chip of a run.
-const QEMU: &str = "qemu-system-aarch64";
-
 pub(super) fn checks() -> Vec<Check> {
-    vec![driver(), qemu()]
+    vec![driver(), emulator(), firmware()]
 }
 
 fn driver() -> Check {
@@ -30,16 +28,34 @@ fn driver() -> Check {
     }
 }
 
-fn qemu() -> Check {
+/// The machine in which firmware runs as a chip of a run.
+fn emulator() -> Check {
     let name = "QEMU";
+    let named = env::var_os(QemuOptions::EMULATOR).filter(|name| !name.is_empty());
+    let named = named.map_or_else(|| PathBuf::from(QemuOptions::DEFAULT_EMULATOR), PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
-    let found: Option<PathBuf> =
-        env::split_paths(&path).map(|folder| folder.join(QEMU)).find(|program| program.is_file());
+    // A path with a folder in it is not looked for.
+    let found = env::split_paths(&path).map(|folder| folder.join(&named)).find(|program| program.is_file());
     match found {
         Some(program) => Check::there(name, program.display()),
         None => {
-            let found = format!("no {QEMU} in PATH");
-            Check::lacking(name, found, "no chip that runs firmware: apt-get install qemu-system-arm")
+            let found = format!("no {}", named.display());
+            Check::lacking(
+                name,
+                found,
+                "no chips of the device \"qemu\": apt-get install qemu-system-arm has it",
+            )
         }
+    }
+}
+
+/// What runs in it.
+fn firmware() -> Check {
+    let name = "firmware";
+    let means = "no chips of the device \"qemu\": BUFABI_FIRMWARE names the image that tests/all builds, or another one";
+    match QemuOptions::from_environment() {
+        Ok(options) if options.firmware.is_file() => Check::there(name, options.firmware.display()),
+        Ok(options) => Check::lacking(name, format!("{} is no file", options.firmware.display()), means),
+        Err(error) => Check::lacking(name, error, means),
     }
 }

@@ -39,6 +39,7 @@ pub(super) struct BufferEntry {
 pub(super) struct WorkerEntry {
     pub(super) name: String,
     pub(super) kind: String,
+    pub(super) device: Option<String>,
     pub(super) workers: Option<Vec<WorkerEntry>>,
 }
 

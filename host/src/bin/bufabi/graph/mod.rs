@@ -62,12 +62,37 @@ pub(crate) enum WorkerKind {
     Host,
 }
 
+/// What a chip is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Device {
+    /// A simulation that reaches memory of the host.
+    Simulated,
+    /// A simulation that does not: what tasks name of the host is copied to it and back.
+    Staged,
+    /// A machine in QEMU that runs firmware.
+    Qemu,
+}
+
+impl Device {
+    pub(super) const ALL: [Self; 3] = [Self::Simulated, Self::Staged, Self::Qemu];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Simulated => "simulated",
+            Self::Staged => "staged",
+            Self::Qemu => "qemu",
+        }
+    }
+}
+
 /// A worker process.
 #[derive(Debug)]
 pub(crate) struct Worker {
     /// Its name, those of the host workers above it in front: `l3/chip1`.
     pub(crate) path: String,
     pub(crate) kind: WorkerKind,
+    /// What a chip is; of others it says nothing.
+    pub(crate) device: Device,
 }
 
 /// What is submitted as one: a task, or a group of members.

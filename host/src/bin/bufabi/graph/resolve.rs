@@ -11,7 +11,7 @@ use bufabi_core::{Access, Descriptor, Identity, OwnerInstanceId};
 
 use super::file::{BufferEntry, GraphFile, Integer, OutputEntry, WorkerEntry};
 use super::view::{ViewEntry, named};
-use super::{Buffer, Graph, Output, Purpose, Worker, WorkerKind, task};
+use super::{Buffer, Device, Graph, Output, Purpose, Worker, WorkerKind, task};
 use crate::failure::Failure;
 use crate::npy::Array;
 
@@ -89,7 +89,8 @@ pub(super) fn graph(file: GraphFile, folder: &Path, purpose: Purpose) -> Result<
     let mut written = HashSet::new();
     for (index, entry) in file.outputs.into_iter().enumerate() {
         let place = format!("outputs[{index}]");
-        let output = output(&entry, folder, &names, &buffers).map_err(|failure| failure.at(&place))?;
+        let output = output(&entry, folder, &names, &buffers, purpose);
+        let output = output.map_err(|failure| failure.at(&place))?;
         if let Some(npy) = &output.npy
             && !written.insert(place_of(npy).map_err(|failure| failure.at(&format!("{place}.npy")))?)
         {
@@ -142,7 +143,18 @@ fn add_workers(
             other => return refuse("kind", &format!("{other:?} is unknown: chip, sub, host are known")),
         };
         let own = workers.len();
-        workers.push(Worker { path, kind });
+        let device = match &entry.device {
+            None => Device::Simulated,
+            Some(_) if kind != WorkerKind::Chip => return refuse("device", "only a chip is a device"),
+            Some(name) => match Device::ALL.into_iter().find(|device| device.name() == name) {
+                Some(device) => device,
+                None => {
+                    let known = Device::ALL.map(Device::name).join(", ");
+                    return refuse("device", &format!("{name:?} is unknown: {known} are known"));
+                }
+            },
+        };
+        workers.push(Worker { path, kind, device });
         match (kind, entry.workers) {
             (_, None) => {}
             (WorkerKind::Host, Some(entries)) => {
@@ -214,6 +226,10 @@ fn buffer(
     if nbytes == 0 {
         return Err(Failure::broken("a buffer has at least one byte"));
     }
+    if is_device && npy.is_some() && !access.writes() && purpose == Purpose::Run {
+        let message = "an array is copied to a device, which takes a buffer that grants writing";
+        return Err(Failure::broken(message).at("access"));
+    }
     Ok(Buffer { name: entry.name, backend, access, nbytes, npy, worker })
 }
 
@@ -239,9 +255,21 @@ pub(super) fn open(path: &Path) -> Result<Array, Failure> {
     Array::open(path).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
-fn output(entry: &OutputEntry, folder: &Path, names: &Names, buffers: &[Buffer]) -> Result<Output, Failure> {
+fn output(
+    entry: &OutputEntry,
+    folder: &Path,
+    names: &Names,
+    buffers: &[Buffer],
+    purpose: Purpose,
+) -> Result<Output, Failure> {
     let buffer = names.buffer(&entry.buffer)?;
-    let nbytes = buffers.get(buffer).map_or(0, |buffer| buffer.nbytes);
+    let named = buffers.get(buffer).ok_or_else(|| Failure::usage("the buffer is not there").at("buffer"))?;
+    let nbytes = named.nbytes;
+    let is_device = named.backend.address_space() == Some(AddressSpace::Device);
+    if is_device && !named.access.reads() && purpose == Purpose::Run {
+        let message = format!("{:?} is copied from a device, and grants no reading", named.name);
+        return Err(Failure::broken(message).at("buffer"));
+    }
     let view = ViewEntry {
         dtype: &entry.dtype,
         byte_offset: entry.byte_offset,

@@ -9,8 +9,10 @@ use bufabi_core::{Access, Identity, Tensor, View};
 use bufabi_host::heap::{self, ForkHeap};
 use bufabi_host::memory::{InheritedRegion, Mapping, Operand, Sharing};
 use bufabi_host::owner::{Buffer, Endpoint, OwnError, ReleaseError, Wrapped};
+use bufabi_host::worker::{Domain, WorkerId};
 
 use super::interrupt::Interrupt;
+use super::on_chips::{Chips, OnChip};
 use crate::failure::Failure;
 use crate::graph::{self, Graph};
 use crate::npy::Array;
@@ -21,18 +23,17 @@ const PIECE: usize = 1 << 18;
 /// The buffers of a graph, in its order.
 pub(super) struct Buffers {
     made: Vec<Option<Made>>,
+    domains: Vec<Domain>,
 }
 
 /// A buffer that is there.
 enum Made {
     /// This process's own.
     Own(Buffer),
-    /// Memory of this process that its workers have a copy of.
-    Copied(
-        Wrapped,
-        #[expect(dead_code, reason = "it is in the table of what is inherited as long as it lives")]
-        InheritedRegion,
-    ),
+    /// Memory of this process that its workers have copies of. The region is in the table of what they inherit as long as it lives.
+    Copied { wrapped: Wrapped, _region: InheritedRegion },
+    /// Memory of a chip.
+    OnChip(OnChip),
 }
 
 impl Buffers {
@@ -65,24 +66,48 @@ impl Buffers {
                 .and_then(|one| one.as_ref().map_or(Ok(()), |one| one.fill(entry, interrupt)).map(|()| one));
             made.push(one.map_err(|failure| at(failure, index))?);
         }
-        Ok(Self { made })
+        Ok(Self { made, domains: Vec::new() })
     }
 
     /// Makes and fills the others.
     pub(super) fn after_workers(
         &mut self,
-        graph: &Graph,
         endpoint: &Endpoint,
-        interrupt: &Interrupt,
+        chips: &mut Chips<'_>,
     ) -> Result<(), Failure> {
-        for (index, (entry, place)) in graph.buffers.iter().zip(&mut self.made).enumerate() {
-            if place.is_none() {
-                let buffer = endpoint.create_buffer(entry.nbytes, entry.access).map_err(Failure::machine);
-                let one = buffer.map(Made::Own).and_then(|one| one.fill(entry, interrupt).map(|()| one));
-                *place = Some(one.map_err(|failure| at(failure, index))?);
-            }
+        let (on_chips, domains) = chips.allocate()?;
+        self.domains = domains;
+        let entries = chips.graph.buffers.iter();
+        for (index, ((entry, place), on_chip)) in entries.zip(&mut self.made).zip(on_chips).enumerate() {
+            let filled = match (on_chip, &place) {
+                (_, Some(_)) => continue,
+                (Some(mut on_chip), None) => {
+                    fill_on_chip(&mut on_chip, entry, chips).map(|()| Made::OnChip(on_chip))
+                }
+                (None, None) => {
+                    let buffer = endpoint.create_buffer(entry.nbytes, entry.access).map_err(Failure::machine);
+                    buffer.map(Made::Own).and_then(|one| one.fill(entry, chips.interrupt).map(|()| one))
+                }
+            };
+            *place = Some(filled.map_err(|failure| at(failure, index))?);
         }
         Ok(())
+    }
+
+    /// Brings what outputs name of memory of chips, and gives it back to them: from now on chips need not live.
+    pub(super) fn take_from_chips(&mut self, chips: &mut Chips<'_>) -> Result<(), Failure> {
+        let on_chips = self.made.iter_mut().enumerate().filter_map(|(index, made)| match made {
+            Some(Made::OnChip(on_chip)) => Some((index, on_chip)),
+            Some(Made::Own(_) | Made::Copied { .. }) | None => None,
+        });
+        for (index, on_chip) in on_chips {
+            chips.fetch(index, on_chip).map_err(|failure| at(failure, index))?;
+            let is_in_domain = on_chip.buffer.descriptor().backend_kind() == BackendKind::VmmWindow;
+            if !is_in_domain {
+                chips.free(&on_chip.buffer).map_err(|failure| at(failure, index))?;
+            }
+        }
+        self.domains.drain(..).try_for_each(|domain| chips.free_domain(&domain))
     }
 
     fn get(&self, index: usize) -> Result<&Made, Failure> {
@@ -92,6 +117,22 @@ impl Buffers {
     /// The identity of a buffer.
     pub(super) fn identity(&self, index: usize) -> Option<Identity> {
         self.made.get(index)?.as_ref().map(Made::identity)
+    }
+
+    /// The chip that owns a buffer; none of this process's own.
+    pub(super) fn chip(&self, index: usize) -> Option<WorkerId> {
+        match self.made.get(index)?.as_ref()? {
+            Made::OnChip(on_chip) => Some(on_chip.buffer.worker()),
+            Made::Own(_) | Made::Copied { .. } => None,
+        }
+    }
+
+    /// Bytes that were copied to a buffer and from it, outside of tasks.
+    pub(super) fn copied(&self, index: usize) -> u64 {
+        match self.made.get(index).and_then(Option::as_ref) {
+            Some(Made::OnChip(on_chip)) => on_chip.copied,
+            Some(Made::Own(_) | Made::Copied { .. }) | None => 0,
+        }
     }
 
     /// A view of a buffer, as a task argument.
@@ -138,28 +179,32 @@ fn copied(endpoint: &Endpoint, entry: &graph::Buffer) -> Result<Made, Failure> {
     let region = InheritedRegion::new(endpoint.owner_instance_id(), length, Sharing::Copied);
     let region = region.map_err(Failure::machine)?;
     let wrapped = endpoint.wrap_fork_inherited(&region, 0, entry.nbytes, Access::Read);
-    Ok(Made::Copied(wrapped.map_err(Failure::machine)?, region))
+    Ok(Made::Copied { wrapped: wrapped.map_err(Failure::machine)?, _region: region })
 }
 
 impl Made {
     fn identity(&self) -> Identity {
         match self {
             Self::Own(buffer) => buffer.identity(),
-            Self::Copied(wrapped, _) => wrapped.identity(),
+            Self::Copied { wrapped, .. } => wrapped.identity(),
+            Self::OnChip(on_chip) => on_chip.buffer.identity(),
         }
     }
 
     fn tensor(&self, view: &View) -> Result<Tensor, OwnError> {
         match self {
             Self::Own(buffer) => buffer.tensor(view),
-            Self::Copied(wrapped, _) => wrapped.tensor(view),
+            Self::Copied { wrapped, .. } => wrapped.tensor(view),
+            Self::OnChip(on_chip) => on_chip.buffer.tensor(view).map_err(OwnError::View),
         }
     }
 
+    /// Its bytes here. Those of a chip are here once they were brought.
     fn mapping(&self) -> Option<&Mapping> {
         match self {
             Self::Own(buffer) => buffer.mapping(),
-            Self::Copied(wrapped, _) => wrapped.mapping(),
+            Self::Copied { wrapped, .. } => wrapped.mapping(),
+            Self::OnChip(on_chip) => on_chip.here.as_ref(),
         }
     }
 
@@ -175,9 +220,17 @@ impl Made {
     fn release(self) -> Result<(), ReleaseError> {
         match self {
             Self::Own(mut buffer) => buffer.release(),
-            Self::Copied(mut wrapped, _) => wrapped.release(),
+            Self::Copied { mut wrapped, .. } => wrapped.release(),
+            // It was given back to its chip.
+            Self::OnChip(_) => Ok(()),
         }
     }
+}
+
+/// Copies its array to a buffer on a chip, if it has one.
+fn fill_on_chip(to: &mut OnChip, entry: &graph::Buffer, chips: &mut Chips<'_>) -> Result<(), Failure> {
+    let interrupt = chips.interrupt;
+    read_array(entry, interrupt, |offset, bytes| chips.copy_to(to, offset, bytes))
 }
 
 /// Reads a buffer's array, some bytes at a time, each with the offset of the first.

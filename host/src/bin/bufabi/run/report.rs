@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bufabi_core::wire::backend::{AddressSpace, BackendKind};
 use bufabi_host::consumer::Resolution;
 use bufabi_host::worker::{Reply, Workers};
 use serde_json::{Value, json};
@@ -27,9 +28,13 @@ pub(super) struct Report<'a> {
 
 struct BufferRow {
     identity: String,
-    backend: &'static str,
-    /// Workers that mapped it, and how often.
-    mapped_by: Vec<(String, i32, usize)>,
+    backend: BackendKind,
+    /// The chip that owns it, and its process; none of the run's own.
+    chip: Option<(String, i32)>,
+    /// Bytes that were copied to it and from it, outside of tasks.
+    copied: u64,
+    /// Workers that reached it.
+    mapped_by: Vec<Reached>,
 }
 
 struct TaskRow {
@@ -49,7 +54,11 @@ impl<'a> Report<'a> {
     ) -> Self {
         let row = |(index, entry): (usize, &graph::Buffer)| BufferRow {
             identity: buffers.identity(index).map_or_else(String::new, |identity| identity.to_string()),
-            backend: entry.backend.name(),
+            backend: entry.backend,
+            chip: buffers.chip(index).map(|chip| {
+                (workers.name(chip).unwrap_or_default().to_owned(), workers.pid(chip).unwrap_or(0))
+            }),
+            copied: buffers.copied(index),
             mapped_by: Vec::new(),
         };
         let mut buffers: Vec<BufferRow> = graph.buffers.iter().enumerate().map(row).collect();
@@ -89,28 +98,41 @@ impl<'a> Report<'a> {
         })
     }
 
+    /// Bytes that were copied, on the way of tasks to their arguments and to chips and back.
     fn bytes_copied(&self) -> u64 {
-        self.tasks.iter().map(|row| row.reply.bytes_copied).fold(0, u64::saturating_add)
+        let by_tasks = self.tasks.iter().map(|row| row.reply.bytes_copied);
+        by_tasks.chain(self.buffers.iter().map(|row| row.copied)).fold(0, u64::saturating_add)
     }
 
     pub(super) fn write_text(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut rows = vec![["buffer", "identity", "backend", "bytes", "mapped by"].map(str::to_owned)];
+        let titles = ["buffer", "identity", "backend", "bytes", "copied", "mapped by"];
+        let mut rows = vec![titles.map(str::to_owned)];
         for (buffer, row) in self.graph.buffers.iter().zip(&self.buffers) {
-            let mut mapped_by = format!("owner ({}) once", self.process);
-            for (worker, pid, times) in &row.mapped_by {
-                let times = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
-                mapped_by.push_str(&format!(", {worker} ({pid}) {times}"));
+            let mut mapped_by = match &row.chip {
+                Some((chip, pid)) => format!("owner {chip} ({pid})"),
+                None => format!("owner ({}) once", self.process),
+            };
+            for Reached { worker, pid, how, times } in &row.mapped_by {
+                let is_owner = row.chip.as_ref().is_some_and(|(chip, _)| chip == worker);
+                match (how, times) {
+                    _ if is_owner => continue,
+                    (Resolution::Inherited, _) => {
+                        mapped_by.push_str(&format!(", {worker} ({pid}) inherited"))
+                    }
+                    (_, 1) => mapped_by.push_str(&format!(", {worker} ({pid}) once")),
+                    (_, times) => mapped_by.push_str(&format!(", {worker} ({pid}) {times} times")),
+                }
             }
-            let name = buffer.name.clone();
             rows.push([
-                name,
+                buffer.name.clone(),
                 row.identity.clone(),
-                row.backend.to_owned(),
+                row.backend.name().to_owned(),
                 buffer.nbytes.to_string(),
+                row.copied.to_string(),
                 mapped_by,
             ]);
         }
-        write_table(out, &rows, [false, false, false, true, false])?;
+        write_table(out, &rows, [false, false, false, true, true, false])?;
         out.write_all(b"\n")?;
 
         let titles =
@@ -164,16 +186,15 @@ impl<'a> Report<'a> {
         let forwarders = row.forwarders().collect::<Vec<_>>().join(", ");
         for (argument, &resolution) in member.arguments.iter().zip(&reply.resolutions) {
             let buffer = self.graph.buffers.get(argument.buffer).map_or("", |buffer| buffer.name.as_str());
-            let (identity, backend) = self
-                .buffers
-                .get(argument.buffer)
-                .map_or((String::new(), ""), |buffer| (buffer.identity.clone(), buffer.backend));
+            let row = self.buffers.get(argument.buffer);
+            let identity = row.map_or_else(String::new, |row| row.identity.clone());
+            let backend = row.map_or(BackendKind::PosixShm, |row| row.backend);
             let tag = argument.tag.name().to_ascii_lowercase();
-            let mut how = resolved(resolution).to_owned();
+            let mut how = resolved(resolution, backend).to_owned();
             if !forwarders.is_empty() {
                 how = format!("forwarded by {forwarders}, {how}");
             }
-            add([buffer.to_owned(), tag, identity, backend.to_owned(), how]);
+            add([buffer.to_owned(), tag, identity, backend.name().to_owned(), how]);
         }
     }
 
@@ -184,16 +205,18 @@ impl<'a> Report<'a> {
             .iter()
             .zip(&self.buffers)
             .map(|(buffer, row)| {
-                let mapped_by = row.mapped_by.iter();
+                let mapped_by = row.mapped_by.iter().map(|Reached { worker, pid, how, times }| {
+                    json!({"worker": worker, "process": pid, "how": resolved(*how, buffer.backend), "times": times})
+                });
                 json!({
                     "name": buffer.name,
                     "identity": row.identity,
-                    "backend": row.backend,
+                    "backend": row.backend.name(),
                     "nbytes": buffer.nbytes,
-                    "owner": self.process,
-                    "mapped_by": mapped_by
-                        .map(|(worker, pid, times)| json!({"worker": worker, "process": pid, "times": times}))
-                        .collect::<Vec<_>>(),
+                    "owner": row.chip.as_ref().map_or(i64::from(self.process), |(_, pid)| i64::from(*pid)),
+                    "chip": row.chip.as_ref().map(|(chip, _)| chip),
+                    "bytes_copied": row.copied,
+                    "mapped_by": mapped_by.collect::<Vec<_>>(),
                 })
             })
             .collect();
@@ -233,15 +256,15 @@ impl<'a> Report<'a> {
         let member = task.members.get(row.member)?;
         let arguments = member.arguments.iter().zip(&reply.resolutions);
         let arguments: Vec<Value> = arguments
-            .map(|(argument, &resolution)| {
-                let buffer = self.buffers.get(argument.buffer);
-                json!({
+            .filter_map(|(argument, &resolution)| {
+                let buffer = self.buffers.get(argument.buffer)?;
+                Some(json!({
                     "buffer": self.graph.buffers.get(argument.buffer).map(|buffer| &buffer.name),
                     "tag": argument.tag.name().to_ascii_lowercase(),
-                    "identity": buffer.map(|buffer| &buffer.identity),
-                    "backend": buffer.map(|buffer| buffer.backend),
-                    "resolved": resolved(resolution),
-                })
+                    "identity": buffer.identity,
+                    "backend": buffer.backend.name(),
+                    "resolved": resolved(resolution, buffer.backend),
+                }))
             })
             .collect();
         Some(json!({
@@ -267,30 +290,41 @@ impl TaskRow {
     }
 }
 
+/// A worker that reached a buffer.
+struct Reached {
+    worker: String,
+    pid: i32,
+    /// How it did first.
+    how: Resolution,
+    /// How often it mapped it.
+    times: usize,
+}
+
 impl BufferRow {
     /// A worker got at it.
-    fn note(&mut self, worker: &str, pid: i32, resolution: Resolution) {
-        let place = match self.mapped_by.iter().position(|(name, ..)| name == worker) {
+    fn note(&mut self, worker: &str, pid: i32, how: Resolution) {
+        let place = match self.mapped_by.iter().position(|reached| reached.worker == worker) {
             Some(place) => place,
             None => {
-                self.mapped_by.push((worker.to_owned(), pid, 0));
+                self.mapped_by.push(Reached { worker: worker.to_owned(), pid, how, times: 0 });
                 self.mapped_by.len().saturating_sub(1)
             }
         };
-        if resolution == Resolution::MappedNow
-            && let Some((_, _, times)) = self.mapped_by.get_mut(place)
+        if how == Resolution::MappedNow
+            && let Some(reached) = self.mapped_by.get_mut(place)
         {
-            *times = times.saturating_add(1);
+            reached.times = reached.times.saturating_add(1);
         }
     }
 }
 
 /// How an argument was come by, in words.
-const fn resolved(resolution: Resolution) -> &'static str {
+fn resolved(resolution: Resolution, backend: BackendKind) -> &'static str {
     match resolution {
         Resolution::MappedNow => "mapped now",
         Resolution::AlreadyMapped => "already mapped",
-        Resolution::Own => "own",
         Resolution::Inherited => "inherited",
+        Resolution::Own if backend.address_space() == Some(AddressSpace::Device) => "device",
+        Resolution::Own => "own",
     }
 }

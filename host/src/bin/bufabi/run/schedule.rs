@@ -212,10 +212,7 @@ impl Schedule<'_> {
         let name = self.graph.tasks.get(task).map_or("unknown", |entry| entry.name.as_str());
         let place = worker.map_or_else(String::new, |worker| place(self.orchestrator.workers(), worker));
         let message = format!("task {name:?}{place}: {what}");
-        match fault {
-            Fault::Machine | Fault::Capacity | Fault::Library => Failure::machine(message),
-            Fault::Nobody | Fault::Sender | Fault::Caller => Failure::broken(message),
-        }
+        Failure::of_fault(fault, message)
     }
 
     fn show_progress(&self, task: usize) {
