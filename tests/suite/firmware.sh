@@ -12,6 +12,7 @@ section_firmware() {
         fails_with 'choose one of the features' check_for_device thumbv7em-none-eabihf defmt,semihosting
     check 'semihosting is refused where no debugger is' \
         fails_with "needs a debugger's target" check_for_device aarch64-unknown-linux-gnu semihosting
+    check 'bufabi run with chips in QEMU' run_in_qemu
     check 'sizes were measured' cat "$(target_folder)"/tmp/firmware/sizes-*.txt
 }
 
@@ -24,6 +25,14 @@ check_for_device() {
             --target-dir "$(target_folder)/tmp/firmware/device-from-source" \
             -p bufabi-firmware --target "$1" --features "$2"
     fi
+}
+
+# The example, each chip a machine that runs the firmware which section `unit` has built.
+run_in_qemu() {
+    local image
+    image=$(find "$(target_folder)/tmp/firmware" -type f -path '*/firmware/examples/device' -print -quit)
+    [[ -n $image ]] || { printf 'section unit has built no firmware\n' && return 1; }
+    BUFABI_FIRMWARE=$image cargo run --locked --quiet --bin bufabi -- run examples/gram-qemu.json
 }
 
 # fails_with WORDS COMMAND...: it fails, and says why.

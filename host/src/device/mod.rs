@@ -19,7 +19,7 @@ pub use chip::Chip;
 pub use error::{DeviceError, LaunchError};
 pub use kind::{DeviceKind, OpenError};
 pub use memory::DeviceMemory;
-pub use qemu::{QemuDevice, QemuError, QemuOptions};
+pub use qemu::{QemuDevice, QemuError, QemuOptions, find_program};
 pub use resolved::{DeviceRange, Resolved};
 pub use simulated::{SimulatedChip, SimulatedChipOptions};
 

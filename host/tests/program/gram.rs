@@ -239,7 +239,9 @@ fn every_example_gives_what_it_expects() {
     let mut graphs = 0;
     for entry in fs::read_dir(root().join("examples")).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "json") {
+        // That one needs firmware: see tests/suite/firmware.sh.
+        let is_in_qemu = path.file_name().is_some_and(|name| name == "gram-qemu.json");
+        if path.extension().is_some_and(|extension| extension == "json") && !is_in_qemu {
             let graph: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
             check_arguments(&run_to_the_bit(&folder, &graph));
             graphs += 1;
@@ -308,21 +310,41 @@ fn a_chip_without_that_much_memory_or_a_device_that_is_not_there_is_told() {
     assert!(ran.complaint.contains("graph.json: buffers[4]: "), "{}", ran.complaint);
     assert_eq!(left_by(ran.pid), [""; 0]);
     for (worker, device, status, why) in [
-        (0, "qemu", 2, "chip0: "),
+        (0, "qemu", 2, "workers[0].device: "),
         (0, "gpu", 2, "workers[0].device: \"gpu\" is unknown: simulated, staged, qemu are known"),
         (2, "staged", 2, "workers[2].device: only a chip is a device"),
     ] {
         let mut graph = gram();
         graph["workers"][worker]["device"] = json!(device);
         let path = write(&folder, &graph);
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_bufabi"))
-            .arg("run")
-            .arg(&path)
-            .env_remove("BUFABI_FIRMWARE")
-            .output()
-            .unwrap();
-        let complaint = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(status), "{complaint}");
+        let (found, complaint) = run_with_firmware(&path, "", "");
+        assert_eq!(found, Some(status), "{complaint}");
         assert!(complaint.contains(why), "{complaint}");
     }
+    let mut graph = gram();
+    graph["workers"][0]["device"] = json!("qemu");
+    let path = write(&folder, &graph);
+    // What the head of an image for aarch64 says.
+    let image = folder.join("image");
+    fs::write(&image, [b"\x7fELF\x02\x01".as_slice(), &[0; 12], &[183, 0]].concat()).unwrap();
+    for (firmware, emulator, why) in [
+        ("/no/such/image", "", "workers[0].device: firmware /no/such/image: open: ENOENT"),
+        (path.to_str().unwrap(), "", "graph.json: it is no ELF image for aarch64"),
+        (image.to_str().unwrap(), "no-such-emulator", "emulator no-such-emulator is not there"),
+    ] {
+        let (status, complaint) = run_with_firmware(&path, firmware, emulator);
+        assert_eq!(status, Some(2), "{complaint}");
+        assert!(complaint.contains(why), "{complaint}");
+    }
+}
+
+/// Runs a graph where the environment names that firmware and that emulator.
+fn run_with_firmware(path: &Path, firmware: &str, emulator: &str) -> (Option<i32>, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_bufabi"))
+        .arg("run")
+        .arg(path)
+        .envs([("BUFABI_FIRMWARE", firmware), ("BUFABI_QEMU", emulator)])
+        .output()
+        .unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }

@@ -26,7 +26,7 @@ use crate::space::Space;
 use crate::sys::{OsError, program};
 use link::Link;
 use memory::GuestMemory;
-pub use options::{QemuError, QemuOptions};
+pub use options::{QemuError, QemuOptions, find_program};
 
 /// A device in QEMU.
 pub struct QemuDevice {

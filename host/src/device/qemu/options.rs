@@ -56,6 +56,17 @@ impl QemuOptions {
         let firmware = std::env::var_os(Self::FIRMWARE).filter(|name| !name.is_empty());
         firmware.map(|path| Self::with_firmware(path.into())).ok_or(QemuError::NoFirmware)
     }
+
+    /// Looks whether the emulator and the firmware are there, so that who is about to start a process for a machine can say beforehand why
+    /// there will be none.
+    ///
+    /// # Errors
+    /// [`QemuError::EmulatorMissing`], [`QemuError::FirmwareUnreadable`], [`QemuError::NotFirmware`].
+    pub fn check(&self) -> Result<(), QemuError> {
+        check_firmware(&self.firmware)?;
+        let found = find_program(&self.emulator);
+        found.map(drop).ok_or_else(|| QemuError::EmulatorMissing { path: self.emulator.clone() })
+    }
 }
 
 /// Why there is no machine.
@@ -144,6 +155,16 @@ impl From<DeviceError> for QemuError {
     fn from(error: DeviceError) -> Self {
         Self::Device(error)
     }
+}
+
+/// The file of a program: a name without a folder is looked for where programs are.
+#[must_use]
+pub fn find_program(name: &Path) -> Option<PathBuf> {
+    if name.components().count() > 1 {
+        return name.is_file().then(|| name.to_owned());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
 }
 
 /// Looks at an image's head: the emulator would run anything else as it is.

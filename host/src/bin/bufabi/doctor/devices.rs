@@ -3,7 +3,7 @@
 use std::env;
 use std::path::PathBuf;
 
-use bufabi_host::device::QemuOptions;
+use bufabi_host::device::{QemuOptions, find_program};
 use bufabi_host::sys::ascendcl::{AscendCl, LoadError};
 
 use super::Check;
@@ -33,10 +33,7 @@ fn emulator() -> Check {
     let name = "QEMU";
     let named = env::var_os(QemuOptions::EMULATOR).filter(|name| !name.is_empty());
     let named = named.map_or_else(|| PathBuf::from(QemuOptions::DEFAULT_EMULATOR), PathBuf::from);
-    let path = env::var_os("PATH").unwrap_or_default();
-    // A path with a folder in it is not looked for.
-    let found = env::split_paths(&path).map(|folder| folder.join(&named)).find(|program| program.is_file());
-    match found {
+    match find_program(&named) {
         Some(program) => Check::there(name, program.display()),
         None => {
             let found = format!("no {}", named.display());

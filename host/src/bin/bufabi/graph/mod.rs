@@ -93,6 +93,8 @@ pub(crate) struct Worker {
     pub(crate) kind: WorkerKind,
     /// What a chip is; of others it says nothing.
     pub(crate) device: Device,
+    /// Where it stands in the file.
+    pub(crate) place: String,
 }
 
 /// What is submitted as one: a task, or a group of members.

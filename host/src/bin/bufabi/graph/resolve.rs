@@ -154,7 +154,7 @@ fn add_workers(
                 }
             },
         };
-        workers.push(Worker { path, kind, device });
+        workers.push(Worker { path, kind, device, place: place.clone() });
         match (kind, entry.workers) {
             (_, None) => {}
             (WorkerKind::Host, Some(entries)) => {

@@ -167,9 +167,13 @@ impl Chips<'_> {
         Ok(())
     }
 
-    /// Gives a buffer that is no part of a domain back to its chip.
+    /// Gives a buffer that is no part of a domain back to its chip. Whoever imported it drops it.
     pub(super) fn free(&mut self, buffer: &DeviceBuffer) -> Result<(), Failure> {
-        self.workers.free(buffer.worker(), buffer.identity(), self.until).map(drop).map_err(refused)
+        let kept = self.workers.free(buffer.worker(), buffer.identity(), self.until).map_err(refused)?;
+        let Some(kept) = kept.into_iter().next() else { return Ok(()) };
+        let name = self.workers.name(kept.worker).unwrap_or_default();
+        let why = kept.why.map_or_else(|| "it does not say why".to_owned(), |why| why.to_string());
+        Err(Failure::machine(format!("{name} keeps what it imported: {why}")))
     }
 
     /// Gives the windows of a domain back to their chips.

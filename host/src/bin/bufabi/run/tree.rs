@@ -20,7 +20,9 @@ fn below(workers: &[Worker], above: Option<&str>) -> Result<Vec<WorkerSpec>, Fai
     let named = workers.iter().filter_map(|worker| Some((worker, name(worker)?)));
     let spec = |(worker, name): (&Worker, String)| {
         let kind = match worker.kind {
-            WorkerKind::Chip => chip(worker.device).map_err(|failure| failure.at(&worker.path))?,
+            WorkerKind::Chip => {
+                chip(worker.device).map_err(|failure| failure.at(&format!("{}.device", worker.place)))?
+            }
             WorkerKind::Sub => worker::WorkerKind::Sub,
             WorkerKind::Host => worker::WorkerKind::Host { workers: below(workers, Some(&worker.path))? },
         };
@@ -42,7 +44,8 @@ fn chip(device: Device) -> Result<worker::WorkerKind, Failure> {
         },
         Device::Qemu => {
             let options = QemuOptions::from_environment();
-            DeviceKind::Qemu(options.map_err(|error| Failure::usage(error.to_string()))?)
+            let checked = options.and_then(|options| options.check().map(|()| options));
+            DeviceKind::Qemu(checked.map_err(|error| Failure::usage(error.to_string()))?)
         }
     };
     Ok(worker::WorkerKind::Device(kind))
