@@ -520,7 +520,8 @@ fn killed_at_random() {
                 assert_eq!(kept, [], "{what}");
             }
         }
-        assert!(killer.join().unwrap().elapsed() < Duration::from_secs(1), "{what}");
+        let noticed = killer.join().unwrap().elapsed();
+        assert!(noticed < Duration::from_secs(1), "{what}: {path} was noticed after {noticed:?}");
         orchestrator.stop(soon());
         assert!(!all.iter().any(|&pid| is_running(pid)), "{what}");
         assert!(own_objects().is_empty(), "{what}");
