@@ -56,7 +56,6 @@ impl Range {
 }
 
 #[cfg(test)]
-#[expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
 mod tests {
     use super::*;
     use crate::memory::Mapping;
@@ -64,7 +63,7 @@ mod tests {
     #[test]
     fn shared_copied_and_missing_memory_are_told_apart() {
         let shared = Mapping::inherited(8192).unwrap();
-        let private = vec![0_u8; 100];
+        let private = Box::new([0_u8; 100]);
         assert_eq!(is_shared(shared.address(), 8192), Ok(true));
         assert_eq!(is_shared(shared.address() + 4095, 2), Ok(true));
         let address = u64::try_from(private.as_ptr().addr()).unwrap();
