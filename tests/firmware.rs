@@ -218,19 +218,34 @@ fn the_search_for_panics_finds_them_where_there_are_some() {
     assert!(!panics(&this_test).unwrap().is_empty());
 }
 
+/// What the library with these features takes, as an image that makes a task's arguments of a blob and one that uses a table.
+fn sizes_with(target: &str, linker: &str, features: &[&str], folder: &Path) -> [u64; 2] {
+    let library = firmware_library(target, features, &builds()).unwrap();
+    ["bufabi_blob_materialize", "bufabi_owner_table_insert"].map(|function| {
+        let image = folder.join(format!("{target}-{}-{function}", features.join("-")));
+        link_alone(linker, function, &library, &image).unwrap();
+        assert_eq!(panics(&image).unwrap(), [""; 0], "{target}, {features:?}: a path to a panic");
+        sizes(&image).unwrap().text
+    })
+}
+
 #[test]
-fn a_library_that_says_its_refusals_has_no_path_to_a_panic_either() {
-    let folder = fresh_folder(&builds(), "semihosting").unwrap();
+fn what_each_feature_costs_is_measured_and_none_brings_a_path_to_a_panic() {
+    let folder = fresh_folder(&builds(), "features").unwrap();
     for (target, linker) in [(CORTEX_M, "arm-none-eabi-ld"), (BARE_AARCH64, "aarch64-linux-gnu-ld")] {
-        let library = firmware_library(target, &["semihosting"], &builds()).unwrap();
-        let image = folder.join(target);
-        link_alone(linker, "bufabi_blob_materialize", &library, &image).unwrap();
-        let text = sizes(&image).unwrap().text;
-        let row = format!(
-            "{target} with semihosting: bufabi_blob_materialize takes {text} bytes of text
-"
-        );
-        fs::write(builds().join(format!("sizes-{target}-semihosting.txt")), row).unwrap();
-        assert_eq!(panics(&image).unwrap(), [""; 0], "{target}");
+        let mut table = format!("{target}, bytes of text:  blob_materialize  owner_table_insert\n");
+        let without = sizes_with(target, linker, &[], &folder);
+        table += &format!("  {:<24} {:>16} {:>19}\n", "without a feature", without[0], without[1]);
+        for feature in ["lock", "defmt", "semihosting"] {
+            let with = sizes_with(target, linker, &[feature], &folder);
+            let more = [0, 1].map(|index| with[index].saturating_sub(without[index]));
+            table += &format!("  {feature:<24} {:>+16} {:>+19}\n", more[0], more[1]);
+            assert!(feature == "lock" || more[0] > 0, "{target}: {feature} says nothing");
+            assert!(
+                feature != "lock" || more[0] == 0,
+                "{target}: {feature} is paid for where it is not used"
+            );
+        }
+        fs::write(builds().join(format!("sizes-{target}-features.txt")), table).unwrap();
     }
 }

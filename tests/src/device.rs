@@ -174,13 +174,17 @@ pub fn queue_firmware(library: &Path, folder: &Path) -> Result<PathBuf, String> 
     Ok(image)
 }
 
-/// Links what one function needs and nothing else.
+/// Links what one function needs and nothing else. What the firmware has to bring, a transport for defmt, is left open.
 ///
 /// # Errors
 /// What the linker said.
 pub fn link_alone(linker: &str, function: &str, library: &Path, out: &Path) -> Result<(), String> {
     let mut command = Command::new(linker);
-    command.args(["--gc-sections", "-e", function, "-u", function, "-o"]).arg(out).arg(library);
+    command.args(["--gc-sections", "-e", function, "-u", function]);
+    for symbol in ["acquire", "release", "write", "flush"] {
+        command.arg(format!("--defsym=_defmt_{symbol}=0"));
+    }
+    command.arg("-o").arg(out).arg(library);
     run(&mut command).map(drop)
 }
 
@@ -222,6 +226,10 @@ pub fn sizes(image: &Path) -> Result<Sizes, String> {
         let mut sizes = Sizes::default();
         for section in image.sections() {
             let (kind, size) = (section.kind(), section.size());
+            // The texts of defmt stay on the host.
+            if section.name().is_ok_and(|name| name.starts_with(".defmt")) {
+                continue;
+            }
             if matches!(kind, SectionKind::Text | SectionKind::ReadOnlyData) {
                 sizes.text = sizes.text.saturating_add(size);
             } else if matches!(kind, SectionKind::Data | SectionKind::UninitializedData) {

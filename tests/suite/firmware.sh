@@ -3,7 +3,7 @@
 section_firmware() {
     local target features
     for target in "${rust_targets[@]}"; do
-        for features in '' panic-handler defmt semihosting; do
+        for features in '' panic-handler lock defmt semihosting; do
             [[ $target$features != aarch64-unknown-linux-gnusemihosting ]] || continue
             check "firmware for $target, features: ${features:-none}" check_for_device "$target" "$features"
         done
