@@ -26,6 +26,9 @@ const C_SOURCES: [&str; 5] =
 
 const C: [&str; 2] = ["-std=c11", "-Wno-unknown-pragmas"];
 
+const FREESTANDING: [&str; 5] =
+    ["-ffreestanding", "-nostdlib", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,--build-id=none"];
+
 /// Kept between runs, so that only what changed is built again.
 fn builds() -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("firmware")
@@ -41,22 +44,36 @@ fn c_firmware(target: &str, folder: &Path) -> PathBuf {
     let library = library(target);
     let shared = [&C_SOURCES[..], &["c/semihosting.c"]].concat();
     let script = |path: &str| format!("-Wl,-T,{}", bufabi_tests::root().join(path).display());
-    let flags =
-        ["-ffreestanding", "-nostdlib", "-Wl,--gc-sections", "-Wl,-z,noexecstack", "-Wl,--build-id=none"];
     if target == CORTEX_M {
         let script = script("tests/firmware/c/mps2-an386.ld");
         let board = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", &script];
-        let flags = [&C[..], &flags, &board].concat();
+        let flags = [&C[..], &FREESTANDING, &board].concat();
         let sources = [&shared[..], &["c/mps2-an386.c"]].concat();
         compile("arm-none-eabi-gcc", &flags, &sources, Some(&library), &image).unwrap();
     } else {
         let script = script("firmware-shim/examples/virt/virt.ld");
         // The memory system is off, and so are accesses at any address.
-        let flags = [&C[..], &flags, &["-mstrict-align", "-static", &script]].concat();
+        let flags = [&C[..], &FREESTANDING, &["-mstrict-align", "-static", &script]].concat();
         let sources = [&["../../firmware-shim/examples/virt/start.S"], &shared[..]].concat();
         compile("aarch64-linux-gnu-gcc", &flags, &sources, Some(&library), &image).unwrap();
     }
     image
+}
+
+#[test]
+fn the_program_in_the_documentation_checks_its_blob_on_a_board() {
+    let page = fs::read_to_string(bufabi_tests::root().join("docs/embedding-firmware.md")).unwrap();
+    let program = page.split("```").find_map(|block| block.strip_prefix("c\n/* main.c */"));
+    let folder = fresh_folder(&builds(), "documentation").unwrap();
+    let (source, image) = (folder.join("main.c"), folder.join("firmware.elf"));
+    fs::write(&source, program.unwrap()).unwrap();
+    let script = format!("-Wl,-T,{}", bufabi_tests::root().join("tests/firmware/c/mps2-an386.ld").display());
+    let board = ["-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", &script];
+    let flags = [&C[..], &FREESTANDING, &board].concat();
+    let sources = [source.to_str().unwrap(), "c/mps2-an386.c"];
+    compile("arm-none-eabi-gcc", &flags, &sources, Some(&library(CORTEX_M)), &image).unwrap();
+    // Its exit code is the emulator's.
+    emulate(CORTEX_M, &image, &folder).unwrap();
 }
 
 /// What a C++ kernel and the program that loads it are compiled with.

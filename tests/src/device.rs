@@ -87,7 +87,8 @@ pub fn firmware_library(target: &str, features: &[&str], folder: &Path) -> Resul
     let mut command = cargo(target, folder)?;
     command.current_dir(root()).args(["-p", "bufabi-firmware", "--locked", "--quiet"]);
     command.args(["--profile", "firmware", "--crate-type", "staticlib", "--target", target]);
-    command.args(["--features", &enabled]);
+    // defmt leaves out what is below the level that it is built for.
+    command.args(["--features", &enabled]).env("DEFMT_LOG", "debug");
     run(&mut command)?;
     // The next set of features would take its place.
     let library = folder.join(format!("libbufabi_firmware-{}.a", [&[target], features].concat().join("-")));
@@ -181,7 +182,7 @@ pub fn queue_firmware(library: &Path, folder: &Path) -> Result<PathBuf, String> 
 pub fn link_alone(linker: &str, function: &str, library: &Path, out: &Path) -> Result<(), String> {
     let mut command = Command::new(linker);
     command.args(["--gc-sections", "-e", function, "-u", function]);
-    for symbol in ["acquire", "release", "write", "flush"] {
+    for symbol in ["acquire", "release", "write", "flush", "timestamp"] {
         command.arg(format!("--defsym=_defmt_{symbol}=0"));
     }
     command.arg("-o").arg(out).arg(library);
