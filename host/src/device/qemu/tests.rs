@@ -1,4 +1,4 @@
-//! What can be seen without an emulator; the machine itself is tried by `tests/device.rs`.
+//! What can be seen without an emulator; the machine itself is tried by `tests/device`.
 
 use std::path::PathBuf;
 

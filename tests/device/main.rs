@@ -2,6 +2,8 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot build or run fails it")]
 #![expect(clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "test arithmetic")]
 
+mod run;
+
 use std::cell::Cell;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
