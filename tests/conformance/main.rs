@@ -8,6 +8,7 @@
 
 mod cycles;
 mod kinds;
+mod limits;
 mod peer;
 mod rules;
 mod workers;
@@ -28,7 +29,7 @@ type ForEach = (&'static str, fn(Kind));
 const LIMIT: Duration = Duration::from_secs(600);
 
 fn main() -> ExitCode {
-    let of_each = [rules::CASES, cycles::CASES].concat();
+    let of_each = [rules::CASES, limits::CASES, cycles::CASES].concat();
     let mut cases = Vec::new();
     for kind in kinds::ALL {
         let of_workers = if workers::KINDS.contains(&kind) { workers::CASES } else { &[] };

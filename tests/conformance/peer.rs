@@ -1,7 +1,7 @@
 //! Another process: a fork of this one that does as it is told over a socket, and is interrupted by a timer all the while.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use bufabi_core::{Code, Descriptor, Identity, OwnerInstanceId};
 use bufabi_host::backend;
 use bufabi_host::backend::vmm_shareable::VmmShareable;
 use bufabi_host::consumer::{Consumer, Import, Resolution};
+use bufabi_host::memory::Mapping;
 use bufabi_host::sys::interruption::Interruptions;
 use bufabi_host::sys::process::{Process, fork};
 use bufabi_host::sys::random::random_bytes;
@@ -30,6 +31,7 @@ pub(crate) fn patient() -> MemfdOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) files: u64,
+    /// Of what is shared or reserved.
     pub(crate) mappings: u64,
     pub(crate) resident_kib: u64,
 }
@@ -41,9 +43,15 @@ pub(crate) fn usage() -> Usage {
     let count = |number: usize| u64::try_from(number).unwrap();
     Usage {
         files: count(fs::read_dir("/proc/self/fd").unwrap().count()),
-        mappings: count(fs::read_to_string("/proc/self/maps").unwrap().lines().count()),
+        mappings: count(fs::read_to_string("/proc/self/maps").unwrap().lines().filter(is_backing).count()),
         resident_kib: resident.trim().trim_end_matches(" kB").trim().parse().unwrap(),
     }
+}
+
+/// A line of the operating system's list is about memory that is shared, or about addresses that are reserved: not about what an
+/// allocator has taken, which comes and goes.
+fn is_backing(line: &&str) -> bool {
+    line.split(' ').nth(1).is_some_and(|rights| rights.ends_with('s') || rights == "---p")
 }
 
 /// What this process may do at an address, as the operating system's page tables have it: `rw-s` and the like.
@@ -57,6 +65,32 @@ pub(crate) fn protection(address: u64) -> String {
         holds.then(|| rest.split(' ').next().unwrap_or_default().to_owned())
     });
     found.unwrap_or_default()
+}
+
+/// As much as the operating system lets this process have.
+pub(crate) enum Filled {
+    Files(#[expect(dead_code, reason = "it is there to be dropped")] Vec<File>),
+    Mappings(#[expect(dead_code, reason = "it is there to be dropped")] Vec<Mapping>),
+}
+
+impl Filled {
+    pub(crate) fn with_files() -> Self {
+        let mut files = Vec::new();
+        while let Ok(file) = File::open("/dev/null") {
+            files.push(file);
+        }
+        Self::Files(files)
+    }
+
+    pub(crate) fn with_mappings() -> Self {
+        // Room for all of them now: an allocator needs mappings too.
+        let limit = fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
+        let mut mappings = Vec::with_capacity(limit.trim().parse().unwrap());
+        while let Ok(mapping) = Mapping::inherited(1) {
+            mappings.push(mapping);
+        }
+        Self::Mappings(mappings)
+    }
 }
 
 /// A fork of this process with a consumer of its own.
@@ -75,6 +109,7 @@ mod request {
     pub(super) const PROTECTION: u8 = 5;
     pub(super) const USAGE: u8 = 6;
     pub(super) const EVICT: u8 = 7;
+    pub(super) const FILL: u8 = 8;
 }
 
 impl Peer {
@@ -126,6 +161,21 @@ impl Peer {
     /// Drops all mappings that nobody uses, and says how many.
     pub(crate) fn evict(&mut self) -> u64 {
         self.ask(request::EVICT, nobody(), &[]).1[0]
+    }
+
+    /// Makes it have as many files open as it can.
+    pub(crate) fn fill_files(&mut self) {
+        self.ask(request::FILL, nobody(), &[1]);
+    }
+
+    /// Makes it have as many mappings as it can.
+    pub(crate) fn fill_mappings(&mut self) {
+        self.ask(request::FILL, nobody(), &[2]);
+    }
+
+    /// Gives back what it was filled with.
+    pub(crate) fn empty(&mut self) {
+        self.ask(request::FILL, nobody(), &[0]);
     }
 
     pub(crate) fn protection(&mut self, address: u64) -> String {
@@ -184,6 +234,7 @@ struct Server {
     socket: UnixStream,
     consumer: Consumer,
     views: HashMap<Identity, Vec<Import>>,
+    filled: Option<Filled>,
 }
 
 impl Server {
@@ -193,7 +244,7 @@ impl Server {
         let mut backends = backend::of_host();
         backends.push(Box::new(VmmShareable::new(driver.into())));
         let consumer = Consumer::with_backends(None, backends, 64).unwrap();
-        Self { socket, consumer, views: HashMap::new() }
+        Self { socket, consumer, views: HashMap::new(), filled: None }
     }
 
     fn serve(mut self) {
@@ -245,6 +296,14 @@ impl Server {
                 refused(self.consumer.release(identity).map_or_else(|e| e.code(), |()| Code::Ok))
             }
             request::EVICT => (Code::Ok, [self.consumer.evict_unused().into(), 0, 0], Vec::new()),
+            request::FILL => {
+                self.filled = match operand[0] {
+                    1 => Some(Filled::with_files()),
+                    2 => Some(Filled::with_mappings()),
+                    _ => None,
+                };
+                done
+            }
             request::PROTECTION => (Code::Ok, [0; 3], protection(number(0)).into_bytes()),
             request::USAGE => {
                 let Usage { files, mappings, resident_kib } = usage();

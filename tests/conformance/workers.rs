@@ -18,7 +18,7 @@ use crate::ForEach;
 use crate::kinds::{Handle, Kind, Owner, at_the_fork, whole};
 
 /// What workers of the owner's process resolve.
-pub(crate) const KINDS: [Kind; 3] = [Kind::PosixShm, Kind::ForkShm, Kind::ForkCow];
+pub(crate) const KINDS: [Kind; 4] = [Kind::PosixShm, Kind::ForkShm, Kind::ForkCow, Kind::VmmShareable];
 
 pub(crate) const CASES: &[ForEach] = &[
     ("is_dropped_by_every_worker_when_it_is_released_and_those_that_keep_it_are_named", broadcast),
@@ -132,7 +132,7 @@ fn race(kind: Kind) {
     let results = owner.endpoint.create_buffer(NBYTES, Access::ReadWrite).unwrap();
     let result = whole(&results.descriptor().unwrap());
     let meeting = Meeting(AtomicU32::new(0));
-    let rounds = count(3_334, 100_000);
+    let rounds = count(2_500, 100_000);
     let (to_releaser, of_submitter) = mpsc::channel::<(u32, Handle)>();
     let (to_submitter, of_releaser) = mpsc::channel::<(Handle, Result<(), Code>)>();
     let (mut ran, mut refused) = (0_u32, 0_u32);

@@ -23,6 +23,7 @@ pub(crate) const CASES: &[Case] = &[
     ("an_object_that_shrinks_under_its_importer_reads_as_zeros_and_is_on_record", shrunk_here),
     ("eight_threads_that_import_at_once_map_once", map_once),
     ("a_full_file_system_is_its_own_error_and_leaves_nothing", full),
+    ("an_object_that_this_process_may_not_open_is_its_own_error_and_stays", not_permitted),
     ("a_killed_owners_objects_are_swept_and_nobody_elses", swept),
 ];
 
@@ -156,6 +157,35 @@ fn full() {
     assert_eq!(endpoint.create_buffer(1 << 18, Access::ReadWrite).unwrap_err().code(), Code::NoSpace);
     assert_eq!(own_objects().len(), 1);
     store(&half, &[1; 1 << 15]);
+}
+
+/// Runs this very case again without the right to open whatever it likes, if it has that: an object that its owner closes to
+/// everybody is then as somebody else's.
+fn not_permitted() {
+    const INSIDE: &str = "BUFABI_TEST_NO_OVERRIDE";
+    let is_root = std::fs::read_to_string("/proc/self/status").unwrap().contains("\nUid:\t0\t0");
+    if is_root && std::env::var_os(INSIDE).is_none() {
+        let program = std::env::current_exe().unwrap();
+        let without = "--bounding-set=-dac_override,-dac_read_search";
+        let status =
+            Command::new("setpriv").arg(without).arg(program).env(INSIDE, "1").stdin(Stdio::null()).status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let endpoint = Endpoint::new().unwrap();
+    let mut buffer = endpoint.create_buffer(16, Access::ReadWrite).unwrap();
+    let descriptor = buffer.descriptor().unwrap();
+    let closed = std::os::unix::fs::PermissionsExt::from_mode(0o0);
+    std::fs::set_permissions(path(&descriptor), closed).unwrap();
+    let consumer = Consumer::new(None).unwrap();
+    let refused = consumer.import(&descriptor).unwrap_err();
+    assert_eq!(refused.code(), Code::NotPermitted, "{refused}");
+    assert_eq!(consumer.counters().live, 0);
+    // Its owner has it mapped, and is not kept from letting go of it.
+    store(&buffer, &[1, 2, 3, 4]);
+    assert_eq!(load(&buffer), [1, 2, 3, 4]);
+    assert_eq!(buffer.release(), Ok(()));
+    assert!(own_objects().is_empty());
 }
 
 fn swept() {

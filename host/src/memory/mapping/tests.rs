@@ -95,3 +95,24 @@ fn a_range_past_the_end_is_refused_with_its_numbers() {
     assert!(mapping.atomic_u32(6).is_none());
     assert!(mapping.atomic_u32(8).is_none());
 }
+
+#[test]
+fn a_store_to_what_is_only_to_be_read_ends_the_process() {
+    use crate::sys::process::Ending;
+    use crate::sys::testing::in_fork;
+    let (name, writer) = crate::shm::create(4096).unwrap();
+    let reader = crate::shm::open(name.name(), 4096, Access::Read).unwrap();
+    let store = |base: NonNull<u8>| {
+        in_fork(|| {
+            // SAFETY: the byte lies in a mapping that is there as long as the test runs. That the page may refuse the store,
+            // and end this fork, is what is seen.
+            unsafe { base.as_ptr().write_volatile(7) };
+            0
+        })
+    };
+    assert_eq!(store(reader.base()), Ending::Killed { signal: libc::SIGSEGV });
+    assert_eq!(store(writer.base()), Ending::Exited { status: 0 });
+    let mut byte = [0];
+    reader.read(0, &mut byte).unwrap();
+    assert_eq!(byte, [7]);
+}
