@@ -7,10 +7,10 @@ use bufabi_core::wire::descriptor::DescriptorFields;
 use bufabi_core::{Access, Code, DType, Descriptor, Identity, Tag, Tensor};
 use bufabi_host::consumer::Resolution;
 use bufabi_host::device::memory::{WINDOW_ALIGNMENT, WindowPart};
-use bufabi_host::device::{DeviceKind, QemuOptions};
-use bufabi_host::kernels::Kernel;
+use bufabi_host::device::{Chip, DeviceKind, QemuOptions, SimulatedChip, SimulatedChipOptions};
+use bufabi_host::kernels::{Kernel, StandardKernels};
 use bufabi_host::owner::Endpoint;
-use bufabi_host::sys::process::{Ending, Process};
+use bufabi_host::sys::process::{Ending, Process, fork};
 use bufabi_host::vmm::Admission;
 use bufabi_host::worker::{
     DeviceBuffer, DeviceNameError, MemoryError, SpawnError, SubmitError, TaskFailure, TaskRequest,
@@ -20,7 +20,7 @@ use bufabi_host::worker::{
 use crate::Case;
 use crate::support::{
     SLEEP_50_MS, TestKernels, died, does_not_run, is_running, load, number, open_files, row, run, soon,
-    spawn, spec, store,
+    spawn, spec, store, within_a_second,
 };
 use crate::tree::host;
 
@@ -39,6 +39,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_chip_that_is_killed_takes_its_memory_along", chip_killed),
     ("only_chips_have_device_memory", only_chips),
     ("a_chip_whose_device_is_not_to_be_had_says_why", missing),
+    ("a_fork_frees_nothing_of_a_chips_memory", forked),
 ];
 
 const MIB: u64 = 1 << 20;
@@ -480,4 +481,36 @@ fn missing() {
     assert_eq!((worker.as_str(), failure.code), ("chip1", Code::DeviceMissing));
     assert!(error.to_string().starts_with("worker chip1: firmware /nowhere/firmware: "), "{error}");
     assert_eq!(open_files(), files);
+}
+
+fn forked() {
+    let options = SimulatedChipOptions { device_id: 0, nbytes: MIB, reaches_host_memory: false };
+    let device = SimulatedChip::new(&StandardKernels, options).unwrap();
+    let mut owner = Chip::new(&device, 0).unwrap();
+    let buffer = owner.allocate(|memory| memory.malloc(5000, Access::ReadWrite)).unwrap();
+    owner.memory().copy_to(buffer.identity(), 0, &[7; 5000]).unwrap();
+    let part = WindowPart { nbytes: 16, access: Access::ReadWrite };
+    let window = owner.allocate(|memory| memory.create_window(&[part])).unwrap();
+    owner.memory().copy_to(window[0].identity(), 0, &[8; 16]).unwrap();
+    let mut owner = Some(owner);
+    let child = fork(|| {
+        let mut copy = owner.take().unwrap();
+        let refused = copy.free(buffer.identity()).unwrap_err();
+        let made = copy.allocate(|memory| memory.malloc(16, Access::Read)).unwrap_err();
+        drop(copy);
+        i32::from((refused.code(), made.code()) != (Code::Forked, Code::Forked))
+    });
+    let child = child.unwrap();
+    let mut ending = None;
+    within_a_second("the fork", || {
+        ending = child.ended().unwrap();
+        ending.is_some()
+    });
+    assert_eq!(ending, Some(Ending::Exited { status: 0 }));
+    let owner = owner.unwrap();
+    let mut found = [0; 5000];
+    owner.memory().copy_from(buffer.identity(), 0, &mut found).unwrap();
+    assert_eq!(found, [7; 5000]);
+    owner.memory().copy_from(window[0].identity(), 0, &mut found[..16]).unwrap();
+    assert_eq!(found[..16], [8; 16]);
 }

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "what a test cannot do fails it")]
 
 mod acl;
+mod ascend;
 mod conformance;
 mod limits;
 mod peer;

@@ -72,6 +72,12 @@ impl World {
         (Peer::start(&["acl", &new_owner(), &logical, &visible], &environment), log)
     }
 
+    /// A chip on that device, and where its calls are logged.
+    pub(crate) fn start_chip(&self, device: u32, environment: &[(&str, &str)]) -> (Peer, Log) {
+        let (environment, log) = self.environment(library(), environment);
+        (Peer::start(&["chip", &device.to_string()], &environment), log)
+    }
+
     /// A peer that finds its library in that folder, and its first word.
     pub(crate) fn start_with(&self, library: &Path, environment: &[(&str, &str)]) -> (Peer, String) {
         let (environment, _) = self.environment(library, environment);

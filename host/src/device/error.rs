@@ -58,6 +58,13 @@ pub enum DeviceError {
         /// Its status.
         code: Code,
     },
+    /// This is a fork of the process that opened it.
+    Forked {
+        /// The process that did.
+        creator: u32,
+        /// This process.
+        here: u32,
+    },
 }
 
 /// Why a task did not run, or not to its end.
@@ -95,6 +102,7 @@ impl DeviceError {
             Self::Driver(_) => Code::VmmDriverCall,
             Self::TimedOut { .. } => Code::TimedOut,
             Self::Ended => Code::DeviceEnded,
+            Self::Forked { .. } => Code::Forked,
             Self::Faulted { .. } => Code::DeviceFault,
             Self::Firmware { .. } => Code::DeviceFirmware,
             Self::Refused { code } => code,
@@ -172,6 +180,9 @@ impl fmt::Display for DeviceError {
                 write!(f, "the device did not answer within {milliseconds} ms")
             }
             Self::Ended => f.write_str("the device has ended"),
+            Self::Forked { creator, here } => {
+                write!(f, "only process {creator} may use the device, and this is its fork {here}")
+            }
             Self::Faulted { syndrome, address, instruction } => write!(
                 f,
                 "the device's processor took exception {syndrome:#x} at {instruction:#x}, about address {address:#x}"

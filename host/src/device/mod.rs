@@ -3,6 +3,7 @@
 //! A device's addresses are numbers that its kernels follow and this process never does. Who may name them is not decided here:
 //! whoever owns a device hands out identities, and asks for bytes by the addresses that stand behind them.
 
+mod ascend;
 pub mod chip;
 mod error;
 mod kind;
@@ -15,6 +16,7 @@ mod staging;
 #[expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
 mod testing;
 
+pub use ascend::{AscendDevice, ChipRuntime};
 pub use chip::Chip;
 pub use error::{DeviceError, LaunchError};
 pub use kind::{DeviceKind, OpenError};

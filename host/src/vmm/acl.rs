@@ -15,8 +15,7 @@ use super::shared_allocation::check_range;
 use super::{Admission, AllocationRequest, OrderFault, Revocation, Shareable, VmmDriver, VmmError};
 use crate::memory::Mapping;
 use crate::sys::ascendcl::{
-    AccessDescription, AscendCl, DeviceAddress, LoadError, MemoryAttribute, PhysicalHandle,
-    PhysicalProperties,
+    AccessDescription, AscendCl, DeviceAddress, MemoryAttribute, PhysicalHandle, PhysicalProperties,
 };
 use crate::sys::process::current_pid;
 
@@ -69,11 +68,7 @@ impl AclDriver {
         if device.logical < 0 {
             return Err(VmmError::DeviceUnknown { device_id: device.logical });
         }
-        let library = AscendCl::load().map_err(|error| match error {
-            LoadError::LibraryMissing => VmmError::LibraryMissing { library: AscendCl::NAMES },
-            LoadError::SymbolMissing(symbol) => VmmError::SymbolMissing { symbol },
-            LoadError::Acl(error) => error.into(),
-        })?;
+        let library = AscendCl::load()?;
         let properties = PhysicalProperties::new(device.logical, attribute);
         let (peers, creator) = (Mutex::default(), current_pid());
         Ok(Self { library, owner_instance_id, device, properties, peers, creator })

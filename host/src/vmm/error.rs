@@ -8,7 +8,7 @@ use bufabi_core::wire::descriptor::FieldSet;
 use bufabi_core::{Access, Code, Identity, OwnerInstanceId};
 
 use crate::sys::OsError;
-use crate::sys::ascendcl::AclError;
+use crate::sys::ascendcl::{AclError, AscendCl, LoadError};
 
 /// Why an operation on shared device memory failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,6 +306,16 @@ impl VmmError {
 impl From<OsError> for VmmError {
     fn from(error: OsError) -> Self {
         Self::Os(error)
+    }
+}
+
+impl From<LoadError> for VmmError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::LibraryMissing => Self::LibraryMissing { library: AscendCl::NAMES },
+            LoadError::SymbolMissing(symbol) => Self::SymbolMissing { symbol },
+            LoadError::Acl(error) => error.into(),
+        }
     }
 }
 

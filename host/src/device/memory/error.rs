@@ -30,6 +30,11 @@ pub enum FreeError {
     Own(OwnError),
     /// It is used; nothing has changed.
     Release(ReleaseError),
+    /// It only names what somebody else allocated.
+    Wrapped {
+        /// Which one.
+        identity: Identity,
+    },
     /// It belongs to a domain, whose buffers are freed together.
     InDomain {
         /// Which one.
@@ -124,6 +129,7 @@ impl FreeError {
         match self {
             Self::Own(error) => error.code(),
             Self::Release(error) => error.code(),
+            Self::Wrapped { .. } => Code::NotAllocated,
             Self::InDomain { .. } => Code::DeviceInDomain,
             Self::NotInDomain { .. } => Code::DeviceNotInDomain,
             Self::Leaked { .. } => Code::DeviceLeaked,
@@ -201,6 +207,9 @@ impl fmt::Display for FreeError {
         match self {
             Self::Own(error) => error.fmt(f),
             Self::Release(error) => error.fmt(f),
+            Self::Wrapped { identity } => {
+                write!(f, "{identity} names what somebody else allocated, and is not freed here")
+            }
             Self::InDomain { identity } => {
                 write!(f, "{identity} belongs to a domain: its buffers are freed together")
             }

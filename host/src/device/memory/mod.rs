@@ -21,10 +21,11 @@ pub use error::{AllocateError, CopyError, FreeError, NameError, PermitError};
 pub use window::{WINDOW_ALIGNMENT, WindowPart};
 
 use self::window::Window;
-use super::{Device, DeviceRange};
+use super::{Device, DeviceError, DeviceRange};
 use crate::memory::mapping::count_copied;
 use crate::owner::{Buffer, CreateError, Endpoint, Made, OwnError};
 use crate::sys::OsError;
+use crate::sys::process::current_pid;
 use crate::vmm::memfd::{Broker, BrokerThread, MemfdOptions};
 use crate::vmm::{Admission, MemfdDriver, OrderFault, VmmDriver, VmmError};
 
@@ -47,6 +48,7 @@ pub struct DeviceMemory<'d> {
     windows: HashMap<Identity, Window>,
     leaked: Leaked,
     shared: Shared,
+    creator: u32,
 }
 
 /// What was given out.
@@ -95,6 +97,7 @@ impl<'d> DeviceMemory<'d> {
             windows: HashMap::new(),
             leaked: Leaked::default(),
             shared: Shared { driver, broker: None },
+            creator: current_pid(),
         }
     }
 
@@ -139,6 +142,7 @@ impl<'d> DeviceMemory<'d> {
     /// # Errors
     /// [`AllocateError`]; nothing is left behind then.
     pub fn malloc(&mut self, nbytes: u64, access: Access) -> Result<Descriptor, AllocateError> {
+        self.check_process()?;
         let address = self.device.malloc(nbytes)?;
         let buffer = NonZeroU64::new(address)
             .ok_or(AllocateError::AddressZero)
@@ -202,7 +206,9 @@ impl<'d> DeviceMemory<'d> {
     /// take back is counted as leaked, and freed as far as anyone can tell.
     pub fn free(&mut self, identity: Identity) -> Result<(), FreeError> {
         self.endpoint.lookup(identity).map_err(FreeError::Own)?;
-        let Some(live) = self.live.get_mut(&identity) else { return Err(FreeError::InDomain { identity }) };
+        let Some(live) = self.live.get_mut(&identity) else {
+            return Err(FreeError::Wrapped { identity });
+        };
         if let Place::Window { .. } = live.place {
             return Err(FreeError::InDomain { identity });
         }
@@ -277,6 +283,7 @@ impl<'d> DeviceMemory<'d> {
         length: usize,
         needed: Access,
     ) -> Result<Option<u64>, CopyError> {
+        self.check_process()?;
         let DescriptorFields { access: granted, nbytes, body, .. } =
             self.endpoint.lookup(identity).map_err(CopyError::Own)?.fields();
         if !granted.grants(needed) {
@@ -298,6 +305,12 @@ impl<'d> DeviceMemory<'d> {
         Ok((mapping, usize::try_from(offset).unwrap_or(usize::MAX)))
     }
 
+    /// This is the process that owns the memory, and not a fork of it.
+    fn check_process(&self) -> Result<(), DeviceError> {
+        let (creator, here) = (self.creator, current_pid());
+        if here == creator { Ok(()) } else { Err(DeviceError::Forked { creator, here }) }
+    }
+
     /// Gives memory that was taken an identity.
     fn own(&self, body: Body, nbytes: u64, access: Access) -> Result<Buffer, AllocateError> {
         self.endpoint.own(nbytes, access, |_| Ok(Made { body, mapping: None, resource: None }))
@@ -311,7 +324,8 @@ impl<'d> DeviceMemory<'d> {
     }
 
     /// Gives memory back that nobody can name, or counts it as leaked.
-    pub(super) fn give_back(&mut self, address: u64, nbytes: u64) -> Result<(), super::DeviceError> {
+    pub(super) fn give_back(&mut self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
+        self.check_process()?;
         self.device.free(address).inspect_err(|_| {
             self.leaked.allocations = self.leaked.allocations.saturating_add(1);
             self.leaked.nbytes = self.leaked.nbytes.saturating_add(nbytes);

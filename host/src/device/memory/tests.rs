@@ -277,3 +277,24 @@ fn memory_that_is_shared_by_handle_is_imported_by_whom_the_chip_permits() {
     import.read(4990, &mut found).unwrap();
     assert_eq!(&found, b"shared", "mappings stay");
 }
+
+#[test]
+fn what_somebody_else_allocated_is_named_and_not_freed() {
+    let device = simulated(OPTIONS);
+    let mut memory = DeviceMemory::new(&device, 0).unwrap();
+    let address = device.malloc(64).unwrap();
+    let base = NonZeroU64::new(address).unwrap();
+    let wrapped = memory.endpoint().wrap_device_malloc(base, 64, Access::ReadWrite).unwrap();
+    let identity = wrapped.identity();
+    let range = memory.range(&wrapped.descriptor().unwrap()).unwrap();
+    assert_eq!(range, DeviceRange { address, nbytes: 64, access: Access::ReadWrite });
+    memory.copy_to(identity, 0, &[4; 64]).unwrap();
+    assert_eq!(memory.free(identity), Err(FreeError::Wrapped { identity }));
+    drop(wrapped);
+    assert_eq!(memory.copy_to(identity, 0, &[4; 64]).unwrap_err().code(), Code::Stale);
+    drop(memory);
+    let mut found = [0; 64];
+    device.copy_from(address, &mut found).unwrap();
+    assert_eq!(found, [4; 64]);
+    device.free(address).unwrap();
+}

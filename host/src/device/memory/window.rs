@@ -63,6 +63,7 @@ impl DeviceMemory<'_> {
         // A device whose allocations are aligned to less gives as much more.
         let slack = WINDOW_ALIGNMENT.saturating_sub(self.device.alignment());
         let taken = nbytes.saturating_add(if nbytes == 0 { 0 } else { slack });
+        self.check_process()?;
         let address = self.device.malloc(taken)?;
         match self.carve(address, nbytes, &offsets, parts) {
             Ok(carved) => {

@@ -1,8 +1,11 @@
 //! A process that shares device memory with others, told what to do line by line: tests drive several of it, in any order.
 //!
-//! `vmm-peer memfd OWNER DEVICE` or `vmm-peer acl OWNER LOGICAL VISIBLE`, OWNER being 16 hex digits. Each line of standard input is
+//! `vmm-peer memfd OWNER DEVICE` or `vmm-peer acl OWNER LOGICAL VISIBLE`, OWNER being 16 hex digits; or `vmm-peer chip LOGICAL`, which
+//! owns a device's memory and runs tasks there. Each line of standard input is
 //! a command and is answered with one line: `ok ...`, or `error CODE TEXT`. It ends with its input.
 #![forbid(unsafe_code)]
+
+mod chip;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bufabi_core::{Access, Descriptor, Identity, OwnerInstanceId};
+use bufabi_host::device::{Chip, Device};
 use bufabi_host::memory::AddressRange;
 use bufabi_host::sys::ascendcl::MemoryAttribute;
 use bufabi_host::sys::memfd::{self, Pages};
@@ -48,8 +52,29 @@ fn main() -> Result<(), String> {
                 }
             }
         }
-        _ => Err("usage: vmm-peer memfd OWNER DEVICE | acl OWNER LOGICAL VISIBLE".to_owned()),
+        ["chip", logical] => match chip::open(number(logical)?) {
+            Ok(device) => serve_chip(&device, number(logical)?),
+            Err(error) => {
+                println!("{error}");
+                Ok(())
+            }
+        },
+        _ => Err("usage: vmm-peer memfd OWNER DEVICE | acl OWNER LOGICAL VISIBLE | chip LOGICAL".to_owned()),
     }
+}
+
+fn serve_chip(device: &dyn Device, device_id: i32) -> Result<(), String> {
+    let mut chip = Chip::new(device, device_id).map_err(|error| error.to_string())?;
+    println!("ok ready");
+    for line in std::io::stdin().lines() {
+        let line = line.map_err(|error| error.to_string())?;
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        match chip::answer(&mut chip, &words)? {
+            Ok(text) => println!("ok {text}"),
+            Err((code, text)) => println!("error {code} {text}"),
+        }
+    }
+    Ok(())
 }
 
 fn number<T: std::str::FromStr>(word: &str) -> Result<T, String> {
