@@ -215,6 +215,25 @@ fn x_in_memory_of_chips_gives_the_same_bits_copied_once_to_each_that_owns_it() {
 }
 
 #[test]
+fn the_table_says_who_owns_and_who_reached_what_and_by_way_of_whom() {
+    let folder = arrays("gram-table");
+    let [_, _, (_, graph)] = trees(&with_x("vmm_shareable"));
+    let ran = bufabi(&["run", write(&folder, &graph).to_str().unwrap()]);
+    assert_eq!((ran.status, ran.complaint.as_str()), (0, ""));
+    let line = |start: &str| ran.out.lines().find(|line| line.starts_with(start)).unwrap();
+    let x = line("X ");
+    assert!(x.contains("  VMM_SHAREABLE  460032  460032  owner l4/l3/chip0 ("), "{x}");
+    assert!(x.contains("), l4/chip1 (") && x.ends_with(") once"), "{x}");
+    assert!(line("left half ").contains("forwarded by l4, l4/l3, device  "), "{}", ran.out);
+    assert!(line("right half ").contains("forwarded by l4, mapped now  "), "{}", ran.out);
+    assert!(ran.out.contains("\n3 tasks on 6 workers: 460032 bytes copied, "), "{}", ran.out);
+    // What workers inherit is not mapped by them.
+    let ran = bufabi(&["run", write(&folder, &with_x("fork_cow")).to_str().unwrap()]);
+    let x = ran.out.lines().find(|line| line.starts_with("X ")).unwrap();
+    assert!(x.contains(" once, chip0 (") && x.ends_with(") inherited"), "{x}");
+}
+
+#[test]
 fn a_chip_that_does_not_reach_the_host_copies_what_it_reads_once_and_what_it_wrote_back() {
     let folder = arrays("gram-staged");
     for backend in ["posix_shm", "fork_shm", "fork_cow"] {
