@@ -66,6 +66,11 @@ impl PyBuffer {
         }
     }
 
+    /// Its name.
+    pub(crate) const fn identity_here(&self) -> Identity {
+        self.identity
+    }
+
     fn held(&self) -> MutexGuard<'_, Held> {
         // Every step on it is whole, so a panic elsewhere leaves it as it should be.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)

@@ -11,6 +11,8 @@ use bufabi_core::{
 use bufabi_host::consumer::{CloseError, ImportError};
 use bufabi_host::owner::{CreateError, OwnError, ReleaseError, WrapError};
 use bufabi_host::sys::OsError;
+use bufabi_host::worker::MemoryError;
+use bufabi_host::{orchestrator, worker};
 use pyo3::exceptions::{
     PyBufferError, PyFileExistsError, PyFileNotFoundError, PyIndexError, PyKeyError, PyMemoryError,
     PyOSError, PyPermissionError, PyRuntimeError, PySystemError, PyTimeoutError, PyValueError,
@@ -48,8 +50,17 @@ coded!(
     TensorError,
     ViewError,
     WrapError,
+    orchestrator::SubmitError,
+    worker::SpawnError,
+    worker::WaitError,
     rights::RightsError,
 );
+
+impl Coded for MemoryError {
+    fn frozen(&self) -> Code {
+        self.code()
+    }
+}
 
 impl Coded for CloseError {
     fn frozen(&self) -> Code {
@@ -114,6 +125,11 @@ pub(crate) fn raise(code: Code, message: &dyn Display) -> PyErr {
         let _ = value.setattr("code", code.number());
     });
     error
+}
+
+/// The number of ours that an exception carries, if it does.
+pub(crate) fn frozen_code(py: Python<'_>, error: &PyErr) -> Option<Code> {
+    error.value(py).getattr("code").ok()?.extract().ok().and_then(Code::from_number)
 }
 
 /// The rest: single kinds, then by whose fault it is.

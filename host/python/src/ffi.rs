@@ -315,3 +315,32 @@ const fn dlpack_dtype(dtype: DType) -> (u8, u8) {
         DType::Fp4E2M1 => (UINT, 8),
     }
 }
+
+/// Calls `fork`, which starts a process, the interpreter being told before and, in this process, behind it.
+pub(crate) fn fork_attached(_py: Python<'_>, fork: &mut dyn FnMut()) {
+    // SAFETY: this thread is attached, and tells what comes next.
+    unsafe { ffi::PyOS_BeforeFork() };
+    fork();
+    // SAFETY: it was told before, and this is the process that went on.
+    unsafe { ffi::PyOS_AfterFork_Parent() };
+}
+
+/// Tells the interpreter that this process was just forked: it puts its locks in order, and knows of one thread.
+pub(crate) fn settle_fork(_py: Python<'_>) {
+    // SAFETY: the process that forked this one had told the interpreter, and this thread was attached there.
+    unsafe { ffi::PyOS_AfterFork_Child() };
+}
+
+/// Runs something while this thread is detached from the interpreter.
+pub(crate) fn detached_here<R: Send>(py: Python<'_>, work: &mut dyn FnMut() -> R) -> R {
+    /// What stays on its thread.
+    struct Here<'a, R>(&'a mut dyn FnMut() -> R);
+    // SAFETY: detaching runs its closure at once and on the very thread that asks, so nothing is sent anywhere. The closures that
+    // come here hold no reference to objects of Python but through attaching again.
+    unsafe impl<R> Send for Here<'_, R> {}
+    let here = Here(work);
+    py.detach(move || {
+        let here = here;
+        (here.0)()
+    })
+}

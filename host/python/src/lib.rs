@@ -3,19 +3,26 @@
 //! Nothing is decided here. Every rule is core's, every mapping, process and task the host's; what is here turns Python's objects
 //! into theirs and back. See docs/python.md.
 
+mod arrays;
 mod buffer;
 mod chip;
 mod descriptor;
+mod device_buffer;
 mod endpoint;
 mod error;
 mod ffi;
 mod forward;
+mod functions;
 mod identity;
 mod mapped_arg;
 mod number;
+mod orchestrator;
 mod registry;
+mod report;
 mod task_args;
 mod tensor;
+mod tree;
+mod worker;
 
 use bufabi_core::wire::backend::{AddressSpace, BackendKind};
 use bufabi_core::{Access, DType, Tag};
@@ -49,6 +56,11 @@ fn _bufabi(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<mapped_arg::PyMappedArgs>()?;
     module.add_class::<registry::PyImportContext>()?;
     module.add_class::<registry::PyImportRegistry>()?;
+    module.add_class::<device_buffer::PyDeviceBuffer>()?;
+    module.add_class::<worker::PyWorker>()?;
+    module.add_class::<orchestrator::PyOrchestrator>()?;
+    module.add_class::<orchestrator::PyScope>()?;
+    module.add_class::<report::PyTaskReport>()?;
     module.add_function(wrap_pyfunction!(bytes_copied, module)?)?;
     module.add_function(wrap_pyfunction!(endpoint::mint_owner_instance_id, module)?)?;
     module.add_function(wrap_pyfunction!(endpoint::owner_instance_id, module)?)?;

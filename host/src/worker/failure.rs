@@ -20,7 +20,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(code: Code, argument: Option<usize>, what: &dyn fmt::Display) -> Self {
+    /// What `what` says, cut off where it has to be. `argument` is the one that it is about, from 0.
+    #[must_use]
+    pub fn new(code: Code, argument: Option<usize>, what: &dyn fmt::Display) -> Self {
         let mut text = what.to_string();
         text.truncate(text.floor_char_boundary(MAX_SAID));
         Self { code, argument, text }

@@ -31,7 +31,7 @@ use crate::device::DeviceKind;
 pub use death::Death;
 pub use error::{SpawnError, SubmitError, WaitError};
 pub use failure::Failure;
-pub use kernel::{KernelError, Kernels};
+pub use kernel::{HostArgument, KernelError, Kernels};
 pub use memory::{DeviceBuffer, Domain};
 pub use memory_error::MemoryError;
 pub use records::DeviceNameError;

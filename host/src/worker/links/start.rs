@@ -8,6 +8,7 @@ use bufabi_core::Code;
 
 use super::{DOORBELL, Lane, Link, Links, is_end, link_token};
 use crate::device::DeviceKind;
+use crate::sys::OsError;
 use crate::sys::event::{Doorbell, Watch};
 use crate::sys::process::{Process, current_pid, fork};
 use crate::worker::error::SpawnError;
@@ -70,7 +71,7 @@ impl<W> Links<W> {
         let mailboxes = leaves.iter().map(|_| Mailbox::new()).collect::<Result<Vec<_>, _>>()?;
         let doorbell = Doorbell::new()?;
         let (links, lanes, parent_doorbell) = (&mut self.links, &mut self.lanes, &self.doorbell);
-        let process = fork(|| {
+        let mut life = || {
             // What belongs to the other workers: here, only descriptors are closed.
             links.clear();
             lanes.clear();
@@ -82,7 +83,11 @@ impl<W> Links<W> {
                 WorkerKind::Sub => serve_sub(inherited, kernels),
                 WorkerKind::Host { workers } => host::serve(inherited, workers, kernels),
             }
-        })?;
+        };
+        let mut forked = None;
+        kernels.around_fork(&mut || forked = Some(fork(|| kernels.in_fork(&mut life))));
+        // Whoever does not call what it is given starts no process.
+        let process = forked.ok_or(OsError { call: "fork", errno: libc::ECANCELED })??;
         let lanes = first..first.saturating_add(leaves.len());
         let is_host = matches!(spec.kind, WorkerKind::Host { .. });
         // From here on it is ended when something fails.

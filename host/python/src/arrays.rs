@@ -1,0 +1,89 @@
+//! Arrays of numpy and tensors of torch as plain bytes, without either being needed here.
+
+use bufabi_core::DType;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::number::Numbers;
+
+/// The names of numpy, of ml_dtypes and of torch, which agree.
+const NAMES: &[(&str, DType)] = &[
+    ("float32", DType::Float32),
+    ("float16", DType::Float16),
+    ("int32", DType::Int32),
+    ("int16", DType::Int16),
+    ("int8", DType::Int8),
+    ("uint8", DType::Uint8),
+    ("bfloat16", DType::Bfloat16),
+    ("int64", DType::Int64),
+    ("uint64", DType::Uint64),
+    ("uint16", DType::Uint16),
+    ("uint32", DType::Uint32),
+    ("bool", DType::Bool),
+    ("float8_e4m3fn", DType::Fp8E4M3Fn),
+    ("float8_e8m0fnu", DType::Fp8E8M0),
+];
+
+/// An array's memory as an object of bytes that shares it, its shape, and the type of its elements.
+pub(crate) fn memory_and_view<'py>(
+    array: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyAny>, Numbers, DType)> {
+    let is_torch = array.hasattr("data_ptr")?;
+    if !is_torch && !array.hasattr("__array_interface__")? {
+        let found = array.get_type();
+        return Err(PyTypeError::new_err(format!(
+            "an array of numpy or a tensor of torch is needed, not {found}"
+        )));
+    }
+    let is_dense = if is_torch {
+        array.call_method0("is_contiguous")?.is_truthy()?
+    } else {
+        array.getattr("flags")?.getattr("c_contiguous")?.is_truthy()?
+    };
+    if !is_dense {
+        return Err(PyBufferError::new_err(
+            "the array is not dense and row-major: it has no one range of bytes",
+        ));
+    }
+    let dtype = array.getattr("dtype")?;
+    let name = if is_torch { dtype.str()?.to_string() } else { dtype.getattr("name")?.to_string() };
+    let name = name.strip_prefix("torch.").unwrap_or(&name);
+    let found = NAMES.iter().find(|(known, _)| *known == name).map(|(_, dtype)| *dtype);
+    let found =
+        found.ok_or_else(|| PyTypeError::new_err(format!("dtype: no tensor has elements of type {name}")))?;
+    let shapes = Numbers::read(&array.getattr("shape")?, "shape")?;
+    let memory = if is_torch {
+        let bytes = array.py().import("torch")?.getattr("uint8")?;
+        array
+            .call_method0("detach")?
+            .call_method0("flatten")?
+            .call_method1("view", (bytes,))?
+            .call_method0("numpy")?
+    } else {
+        array.call_method1("reshape", (-1,))?.call_method1("view", ("u1",))?
+    };
+    Ok((memory, shapes, found))
+}
+
+/// A copy of the bytes of anything dense that has the buffer protocol, in their order.
+pub(crate) fn bytes_of(data: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
+    let bytes = memoryview(data)?.call_method0("tobytes")?;
+    Ok(bytes.cast_into::<PyBytes>()?.as_bytes().to_vec())
+}
+
+/// Anything dense and writable that has the buffer protocol, as a view of single bytes.
+pub(crate) fn writable_bytes<'py>(into: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let view = memoryview(into)?;
+    if view.getattr("readonly")?.is_truthy()? {
+        return Err(PyBufferError::new_err("into: the object is read-only"));
+    }
+    if !view.getattr("c_contiguous")?.is_truthy()? {
+        return Err(PyBufferError::new_err("into: the object is not dense and row-major"));
+    }
+    view.call_method1("cast", ("B",))
+}
+
+fn memoryview<'py>(of: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    of.py().import("builtins")?.getattr("memoryview")?.call1((of,))
+}

@@ -1,0 +1,66 @@
+//! `DeviceBuffer`: memory of a chip, in the hands of the program above it.
+
+use bufabi_core::{DType, Identity};
+use bufabi_host::worker::DeviceBuffer;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::descriptor::PyDescriptor;
+use crate::error::OrRaise;
+use crate::identity::PyIdentity;
+use crate::number::{self, Value};
+use crate::tensor::{PyTensor, view};
+
+/// Memory of a chip: its name, and what tensors of it are made from. `Worker.free` frees it, and losing it does nothing.
+#[pyclass(frozen, name = "DeviceBuffer", module = "bufabi")]
+pub(crate) struct PyDeviceBuffer(pub(crate) DeviceBuffer);
+
+#[pymethods]
+impl PyDeviceBuffer {
+    /// A view as a task argument: row-major from `byte_offset` on, or with strides in elements.
+    #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = 0))]
+    fn tensor(
+        &self,
+        shapes: &Bound<'_, PyAny>,
+        dtype: Value<DType>,
+        strides: Option<&Bound<'_, PyAny>>,
+        #[pyo3(from_py_with = number::byte_offset)] byte_offset: u64,
+    ) -> PyResult<PyTensor> {
+        let view = view(byte_offset, shapes, strides, dtype.0, self.0.nbytes())?;
+        self.0.tensor(&view).or_raise().map(PyTensor)
+    }
+
+    /// What names it on the wire.
+    fn to_descriptor(&self) -> PyDescriptor {
+        PyDescriptor(*self.0.descriptor())
+    }
+
+    /// The allocation's name.
+    #[getter]
+    fn identity(&self) -> PyIdentity {
+        PyIdentity(self.0.identity())
+    }
+
+    /// Its size, bytes.
+    #[getter]
+    fn nbytes(&self) -> u64 {
+        self.0.nbytes()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("DeviceBuffer({}, {} bytes)", self.0.identity(), self.0.nbytes())
+    }
+}
+
+/// What memory an object names, and where in it its first byte lies.
+pub(crate) fn place_of(memory: &Bound<'_, PyAny>) -> PyResult<(Identity, u64)> {
+    if let Ok(buffer) = memory.cast::<PyDeviceBuffer>() {
+        return Ok((buffer.get().0.identity(), 0));
+    }
+    if let Ok(tensor) = memory.cast::<PyTensor>() {
+        let tensor = &tensor.get().0;
+        return Ok((tensor.descriptor().identity(), tensor.view().byte_offset()));
+    }
+    let found = memory.get_type();
+    Err(PyTypeError::new_err(format!("a DeviceBuffer or a Tensor is needed, not {found}")))
+}

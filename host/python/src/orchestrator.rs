@@ -1,0 +1,203 @@
+//! The orchestrator that a run's function is given: it submits tasks in order, and allocates what they share.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bufabi_core::{DType, Tag};
+use bufabi_host::kernels::{Call, Kernel};
+use bufabi_host::orchestrator::Member;
+use bufabi_host::worker::WorkerId;
+use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::error::OrRaise;
+use crate::number::{Numbers, Value};
+use crate::task_args::PyTaskArgs;
+use crate::tensor::PyTensor;
+use crate::tree::LeafKind;
+use crate::worker::{PyWorker, Started, allocate};
+
+/// Submits the tasks of one run, in order. Each begins when those that it waits for are done, which follows from the bytes that
+/// they touch, and its worker is free.
+#[pyclass(frozen, name = "Orchestrator", module = "bufabi")]
+pub(crate) struct PyOrchestrator {
+    worker: Py<PyWorker>,
+    is_over: AtomicBool,
+}
+
+impl PyOrchestrator {
+    pub(crate) const fn new(worker: Py<PyWorker>) -> Self {
+        Self { worker, is_over: AtomicBool::new(false) }
+    }
+
+    /// The run's function has returned.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+
+    fn with<R>(&self, py: Python<'_>, work: impl FnOnce(&mut Started) -> PyResult<R>) -> PyResult<R> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return Err(PyRuntimeError::new_err(
+                "the run's function has returned: nothing more is submitted",
+            ));
+        }
+        self.worker.get().with_started(py, work)
+    }
+
+    fn submit(
+        &self,
+        py: Python<'_>,
+        kind: LeafKind,
+        what: &Bound<'_, PyAny>,
+        args: &[PyRef<'_, PyTaskArgs>],
+        workers: Option<&[Bound<'_, PyAny>]>,
+    ) -> PyResult<u64> {
+        if let Some(workers) = workers.filter(|workers| workers.len() != args.len()) {
+            let message = format!("workers: {} are named for {} members", workers.len(), args.len());
+            return Err(PyValueError::new_err(message));
+        }
+        self.with(py, |started| {
+            let mut placed: Vec<(WorkerId, u32)> = Vec::with_capacity(args.len());
+            for (index, args) in args.iter().enumerate() {
+                let named = workers.and_then(|workers| workers.get(index));
+                let leaf = started.leaves.find(started.orchestrator.workers(), kind, named)?;
+                placed.push((leaf, kernel_number(started, kind, what, args.0.tags())?));
+            }
+            let members: Vec<Member<'_>> = placed
+                .iter()
+                .zip(args)
+                .map(|(&(worker, kernel), args)| Member {
+                    worker,
+                    kernel,
+                    tensors: args.0.tensors(),
+                    tags: args.0.tags(),
+                    scalars: args.0.scalars(),
+                })
+                .collect();
+            started.orchestrator.submit(&members).or_raise().map(|task| task.0)
+        })
+    }
+}
+
+/// The number of a kernel's name, or of a function that was registered.
+fn kernel_number(started: &Started, kind: LeafKind, what: &Bound<'_, PyAny>, tags: &[Tag]) -> PyResult<u32> {
+    if let Ok(name) = what.extract::<&str>() {
+        let kernel = Kernel::from_name(name);
+        let kernel = kernel
+            .ok_or_else(|| PyKeyError::new_err(format!("kernel_unknown: there is no kernel {name:?}")))?;
+        // Tags do not travel: adding to what the output holds is another kernel.
+        return Ok(Call { kernel, accumulate: tags.last() == Some(&Tag::Inout) }.number());
+    }
+    if kind == LeafKind::Chip {
+        return Err(PyTypeError::new_err(format!(
+            "a chip runs a kernel, named by a str, not {}",
+            what.get_type()
+        )));
+    }
+    started.function(what).ok_or_else(|| {
+        let message = format!("{what} was not registered before the workers were forked");
+        PyKeyError::new_err(message)
+    })
+}
+
+#[pymethods]
+impl PyOrchestrator {
+    /// Submits a task for a chip: a kernel by its name. The chip is named by its place among the chips, or by its path, and else they
+    /// take turns. The task's number comes back.
+    #[pyo3(signature = (kernel, args, worker = None))]
+    fn submit_next_level(
+        &self,
+        py: Python<'_>,
+        kernel: &Bound<'_, PyAny>,
+        args: PyRef<'_, PyTaskArgs>,
+        worker: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        self.submit(py, LeafKind::Chip, kernel, &[args], worker.as_ref().map(core::slice::from_ref))
+    }
+
+    /// Submits a task for a sub-worker: a function that was registered, or a kernel by its name.
+    #[pyo3(signature = (function, args, worker = None))]
+    fn submit_sub(
+        &self,
+        py: Python<'_>,
+        function: &Bound<'_, PyAny>,
+        args: PyRef<'_, PyTaskArgs>,
+        worker: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<u64> {
+        self.submit(py, LeafKind::Sub, function, &[args], worker.as_ref().map(core::slice::from_ref))
+    }
+
+    /// Submits a group for chips: one task, with a member for each of `args`, which are not compared with one another.
+    #[pyo3(signature = (kernel, args, workers = None))]
+    fn submit_next_level_group(
+        &self,
+        py: Python<'_>,
+        kernel: &Bound<'_, PyAny>,
+        args: Vec<PyRef<'_, PyTaskArgs>>,
+        workers: Option<Vec<Bound<'_, PyAny>>>,
+    ) -> PyResult<u64> {
+        self.submit(py, LeafKind::Chip, kernel, &args, workers.as_deref())
+    }
+
+    /// Submits a group for sub-workers.
+    #[pyo3(signature = (function, args, workers = None))]
+    fn submit_sub_group(
+        &self,
+        py: Python<'_>,
+        function: &Bound<'_, PyAny>,
+        args: Vec<PyRef<'_, PyTaskArgs>>,
+        workers: Option<Vec<Bound<'_, PyAny>>>,
+    ) -> PyResult<u64> {
+        self.submit(py, LeafKind::Sub, function, &args, workers.as_deref())
+    }
+
+    /// Takes what a dense tensor needs of the heap that workers inherited. It is let go of when its scope, or the run, ends and the
+    /// last task that names it is done.
+    #[pyo3(signature = (shape, dtype))]
+    fn alloc(&self, py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: Value<DType>) -> PyResult<PyTensor> {
+        let shape = Numbers::read(shape, "shape")?;
+        self.with(py, |started| {
+            let (buffer, tensor) = allocate(&started.heap, &shape, dtype.0)?;
+            match started.scopes.last_mut() {
+                Some(scope) => scope.push(buffer),
+                None => return Err(PyRuntimeError::new_err("there is no run")),
+            }
+            Ok(PyTensor(tensor))
+        })
+    }
+
+    /// A scope, for `with`: what `alloc` gives in it is let go of at its end, each when the last task that names it is done.
+    fn scope(slf: &Bound<'_, Self>) -> PyScope {
+        PyScope { orchestrator: slf.clone().unbind() }
+    }
+
+    /// The worker that runs the tasks.
+    #[getter]
+    fn worker(&self, py: Python<'_>) -> Py<PyWorker> {
+        self.worker.clone_ref(py)
+    }
+}
+
+/// A part of a run, at whose end what was allocated in it is let go of.
+#[pyclass(frozen, name = "Scope", module = "bufabi")]
+pub(crate) struct PyScope {
+    orchestrator: Py<PyOrchestrator>,
+}
+
+#[pymethods]
+impl PyScope {
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().orchestrator.get().with(slf.py(), |started| {
+            started.scopes.push(Vec::new());
+            Ok(())
+        })?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        let ended = self.orchestrator.get().with(py, |started| Ok(started.scopes.pop()))?;
+        drop(ended);
+        Ok(())
+    }
+}

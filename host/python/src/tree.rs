@@ -1,0 +1,128 @@
+//! The workers below a Python program: which there are, and how one is named.
+
+use bufabi_host::worker::{WorkerId, WorkerKind, WorkerSpec, Workers};
+use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+/// The level of a host that has chips: those are level 2.
+const LOWEST: u32 = 3;
+/// More levels than anybody stacks, so that no mistake forks for ever.
+const HIGHEST: u32 = 16;
+/// Workers of one kind below one host, at most.
+const MOST: usize = 1024;
+
+/// What lies below a worker, before it is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    level: u32,
+    chips: usize,
+    subs: usize,
+    children: Vec<Self>,
+}
+
+impl Tree {
+    /// A worker of that level, with so many chips and sub-workers of its own, and workers one level down.
+    pub(crate) fn new(level: u32, chips: usize, subs: usize, children: Vec<Self>) -> PyResult<Self> {
+        if !(LOWEST..=HIGHEST).contains(&level) {
+            let message = format!(
+                "level: {level} is not {LOWEST} to {HIGHEST}; a chip is level 2, and has no worker of its own"
+            );
+            return Err(PyValueError::new_err(message));
+        }
+        if let Some(child) = children.iter().find(|child| child.level.checked_add(1) != Some(level)) {
+            let message = format!(
+                "children: below level {level} come workers of one level less, and one has level {}",
+                child.level
+            );
+            return Err(PyValueError::new_err(message));
+        }
+        if chips.max(subs).max(children.len()) > MOST {
+            return Err(PyValueError::new_err(format!(
+                "a worker has up to {MOST} chips, sub-workers and children each"
+            )));
+        }
+        let tree = Self { level, chips, subs, children };
+        if tree.specs().is_empty() {
+            return Err(PyValueError::new_err("a worker needs chips, sub-workers or children below it"));
+        }
+        Ok(tree)
+    }
+
+    /// Its level.
+    pub(crate) const fn level(&self) -> u32 {
+        self.level
+    }
+
+    /// What is started: `chip0`, ..., `sub0`, ..., and children, `l3.0`, ...
+    pub(crate) fn specs(&self) -> Vec<WorkerSpec> {
+        let chips =
+            (0..self.chips).map(|index| WorkerSpec { name: format!("chip{index}"), kind: WorkerKind::Chip });
+        let subs =
+            (0..self.subs).map(|index| WorkerSpec { name: format!("sub{index}"), kind: WorkerKind::Sub });
+        let children = self.children.iter().enumerate().map(|(index, child)| WorkerSpec {
+            name: format!("l{}.{index}", child.level),
+            kind: WorkerKind::Host { workers: child.specs() },
+        });
+        chips.chain(subs).chain(children).collect()
+    }
+}
+
+/// The leaves of a started tree, by what they are.
+#[derive(Debug)]
+pub(crate) struct Leaves {
+    /// Chips, in order.
+    pub(crate) chips: Vec<WorkerId>,
+    /// Sub-workers, in order.
+    pub(crate) subs: Vec<WorkerId>,
+    next_chip: usize,
+    next_sub: usize,
+}
+
+/// What a task asks of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeafKind {
+    Chip,
+    Sub,
+}
+
+impl Leaves {
+    /// Those of `workers`: a leaf's own name says what it is.
+    pub(crate) fn new(workers: &Workers) -> Self {
+        let (mut chips, mut subs) = (Vec::new(), Vec::new());
+        for worker in (0..workers.len()).map(WorkerId) {
+            let name = workers.name(worker).and_then(|path| path.rsplit('/').next()).unwrap_or("");
+            if name.starts_with("chip") { chips.push(worker) } else { subs.push(worker) }
+        }
+        Self { chips, subs, next_chip: 0, next_sub: 0 }
+    }
+
+    /// The leaf that is named by its place among its kind, or by its path; with no name they take turns.
+    pub(crate) fn find(
+        &mut self,
+        workers: &Workers,
+        kind: LeafKind,
+        named: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<WorkerId> {
+        let (of_kind, next, what) = match kind {
+            LeafKind::Chip => (&self.chips, &mut self.next_chip, "chip"),
+            LeafKind::Sub => (&self.subs, &mut self.next_sub, "sub-worker"),
+        };
+        let nobody = |named: &dyn core::fmt::Display| {
+            PyKeyError::new_err(format!("worker_unknown: there is no {what} {named} among {}", of_kind.len()))
+        };
+        let Some(named) = named.filter(|named| !named.is_none()) else {
+            let turn = *next;
+            let found = of_kind.get(turn).or_else(|| of_kind.first()).copied();
+            *next = if turn.saturating_add(1) < of_kind.len() { turn.saturating_add(1) } else { 0 };
+            return found.ok_or_else(|| nobody(&"at all"));
+        };
+        if let Ok(path) = named.extract::<&str>() {
+            return workers.find(path).filter(|found| of_kind.contains(found)).ok_or_else(|| nobody(&path));
+        }
+        let index = named.extract::<usize>().map_err(|_| {
+            let found = named.get_type();
+            PyTypeError::new_err(format!("worker: a place or a path is needed, not {found} {named}"))
+        })?;
+        of_kind.get(index).copied().ok_or_else(|| nobody(&index))
+    }
+}
