@@ -175,7 +175,11 @@ fn freed_handle() {
     let identity = old.identity();
     let stale = workers.copy_from(chip0, identity, 0, &mut [0; 16], soon()).unwrap_err();
     assert_eq!(reported(stale), Code::Stale);
-    assert_eq!(reported(workers.copy_to(chip0, identity, 0, &[0; 16], soon()).unwrap_err()), Code::Stale);
+    for bytes in [&[0; 16][..], &[]] {
+        assert_eq!(reported(workers.copy_to(chip0, identity, 0, bytes, soon()).unwrap_err()), Code::Stale);
+    }
+    let stale = workers.copy_from(chip0, identity, 0, &mut [], soon()).unwrap_err();
+    assert_eq!(reported(stale), Code::Stale);
     assert_eq!(reported(workers.free(chip0, identity, soon()).unwrap_err()), Code::Stale);
     // The new one under another claim.
     let fields = new.descriptor().fields();

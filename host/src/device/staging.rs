@@ -98,8 +98,10 @@ impl Staging {
 }
 
 impl Staged {
+    /// What may be written is read as well, if the kernel does not say that it writes all of it, whatever the owner grants: what it
+    /// leaves as it is comes back as it was. The kernel itself has the owner's right alone.
     fn is_read(&self) -> bool {
-        self.needs.is_some_and(Access::reads) && self.import.access().reads()
+        self.needs.is_some_and(Access::reads) && (self.import.access().reads() || self.is_written())
     }
 
     fn is_written(&self) -> bool {

@@ -278,7 +278,9 @@ impl Workers {
         self.check_copy(chip, identity, offset, bytes.len(), Access::Write)?;
         let mut asked = Vec::with_capacity(bytes.len().min(MAX_PIECE).saturating_add(size_of::<Piece>()));
         let mut at = offset;
-        for piece in bytes.chunks(MAX_PIECE) {
+        // Of nothing there is one piece too: the chip says whether the buffer is there.
+        let nothing = bytes.is_empty().then_some(bytes);
+        for piece in bytes.chunks(MAX_PIECE).chain(nothing) {
             let nbytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
             asked.clear();
             asked.extend_from_slice(Piece::new(identity, at, nbytes).as_bytes());
@@ -303,7 +305,8 @@ impl Workers {
     ) -> Result<(), MemoryError> {
         self.check_copy(chip, identity, offset, out.len(), Access::Read)?;
         let mut at = offset;
-        for piece in out.chunks_mut(MAX_PIECE) {
+        let nothing = out.is_empty().then_some(<&mut [u8]>::default());
+        for piece in out.chunks_mut(MAX_PIECE).chain(nothing) {
             let nbytes = u64::try_from(piece.len()).unwrap_or(u64::MAX);
             let asked = Piece::new(identity, at, nbytes);
             let answer = self.call(chip, MemoryCall::CopyFrom, asked.as_bytes(), until)?;

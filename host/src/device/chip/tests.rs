@@ -5,11 +5,12 @@ use bufabi_core::{Access, Code, DType, Descriptor, Tensor, View};
 use super::*;
 use crate::device::memory::{NameError, WindowPart};
 use crate::device::testing::{Asked, OPTIONS, REFUSED, Stubborn, copy, run, simulated, whole};
-use crate::device::{LaunchError, SimulatedChipOptions};
+use crate::device::{LaunchError, SimulatedChip, SimulatedChipOptions};
 use crate::kernels::{Call, Kernel};
+use crate::memory::{Operand, Strided};
 use crate::owner::{Buffer, Endpoint};
 use crate::vmm::{Admission, VmmDriver};
-use crate::worker::KernelError;
+use crate::worker::{KernelError, Kernels};
 
 const APART: SimulatedChipOptions = SimulatedChipOptions { reaches_host_memory: false, ..OPTIONS };
 
@@ -151,6 +152,30 @@ fn only_the_elements_that_a_task_wrote_are_copied_back() {
     let added = 3_u16 * 0x0303;
     let [first, second] = [1 + added, 2 + added].map(u16::to_le_bytes);
     assert_eq!(content(&sums)[..6], [first[0], first[1], 0x22, 0x22, second[0], second[1]]);
+}
+
+/// Kernel 0 writes 7 to its operand's first byte, and says nothing about what it needs.
+#[derive(Debug)]
+struct FirstByte;
+
+impl Kernels for FirstByte {
+    fn run(&self, _: u32, operands: &[Operand<'_>], _: &[u64]) -> Result<(), KernelError> {
+        Strided::<u8>::new(&operands[0]).unwrap().store(0, 1, &[7]);
+        Ok(())
+    }
+}
+
+#[test]
+fn what_a_kernel_may_write_and_did_not_comes_back_as_it_was() {
+    let endpoint = Endpoint::new().unwrap();
+    let device = SimulatedChip::new(&FirstByte, APART).unwrap();
+    for access in [Access::Write, Access::ReadWrite, Access::Read] {
+        let mut chip = Chip::new(&device, 0).unwrap();
+        let (to, descriptor) = buffer(&endpoint, 64, access, 0x11);
+        run(&mut chip, 0, &[whole(&descriptor)]).unwrap();
+        let first = if access.writes() { 7 } else { 0x11 };
+        assert_eq!(content(&to), [&[first][..], &[0x11; 63]].concat());
+    }
 }
 
 #[test]
