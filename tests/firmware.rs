@@ -132,11 +132,29 @@ fn c_firmware_answers(target: &str, name: &str) -> Vec<(String, u64)> {
     pairs.iter().map(|[name, bytes]| ((*name).to_owned(), bytes.parse().unwrap())).collect()
 }
 
+/// Every function of the library, as its header declares them.
+fn entry_points() -> Vec<String> {
+    let header = fs::read_to_string(bufabi_tests::root().join("firmware-shim/include/bufabi.h")).unwrap();
+    let declared = header.lines().filter(|line| !line.starts_with([' ', '/', '#']) && line.contains('('));
+    let name = |line: &str| Some(line.split('(').next()?.rsplit([' ', '*']).next()?.to_owned());
+    let names: Vec<_> = declared.filter_map(name).filter(|name| name.starts_with("bufabi_")).collect();
+    assert!(names.len() > 50, "{names:?}");
+    names
+}
+
 /// The sizes of each function, linked alone, beside the stack that was measured: kept as a table, which the suite prints.
 fn keep_sizes(target: &str, linker: &str, folder: &Path, stack: &[(String, u64)]) -> Vec<(String, u64, u64)> {
     let mut table = format!("{target}, bytes:               text   data  stack\n");
     let library = library(target);
-    let mut rows = Vec::new();
+    let (mut rows, mut unmeasured) = (Vec::new(), String::new());
+    for function in entry_points().iter().filter(|entry| stack.iter().all(|(name, _)| name != *entry)) {
+        let image = folder.join(function);
+        link_alone(linker, function, &library, &image).unwrap();
+        assert_eq!(panics(&image).unwrap(), [""; 0], "{function} has a path to a panic");
+        let sizes = sizes(&image).unwrap();
+        assert_eq!(sizes.data, 0, "{function} keeps no state");
+        unmeasured += &format!("  {function:<33} {:>6} {:>6}      -\n", sizes.text, sizes.data);
+    }
     for (function, stack) in stack {
         assert!(*stack < 32 * 1024, "{function}: {stack} bytes of stack");
         let image = folder.join(function);
@@ -147,7 +165,7 @@ fn keep_sizes(target: &str, linker: &str, folder: &Path, stack: &[(String, u64)]
         table += &format!("  {function:<33} {:>6} {:>6} {stack:>6}\n", sizes.text, sizes.data);
         rows.push((function.clone(), sizes.text, *stack));
     }
-    fs::write(builds().join(format!("sizes-{target}.txt")), table).unwrap();
+    fs::write(builds().join(format!("sizes-{target}.txt")), table + &unmeasured).unwrap();
     rows
 }
 

@@ -22,7 +22,7 @@ use bufabi_host::kernels::{Call, Kernel, StandardKernels};
 use bufabi_host::memory::Operand;
 use bufabi_host::sys::process::Process;
 use bufabi_host::worker::{KernelError, Kernels};
-use bufabi_tests::device::{device_firmware, rust_firmware};
+use bufabi_tests::device::{device_firmware, panics, rust_firmware};
 use bufabi_tests::random::Random;
 
 /// Linux's numbers of the two signals that no program can catch.
@@ -233,6 +233,12 @@ fn ticks(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(") ").next().unwrap().split(' ').collect();
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn no_path_of_the_firmware_panics() {
+    let image = device_firmware(&builds()).unwrap();
+    assert_eq!(panics(&image).unwrap(), [""; 0]);
 }
 
 #[test]
