@@ -145,3 +145,51 @@ pub(crate) fn find(descriptor: &Descriptor, base: u64, sharing: Sharing, access:
         Mapping::part(&entry.memory, offset, nbytes, access, None).ok()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use core::num::{NonZeroU32, NonZeroU64};
+    use core::ptr::NonNull;
+    use std::sync::atomic::AtomicU8;
+
+    use bufabi_core::Identity;
+    use bufabi_core::wire::body::Body;
+    use bufabi_core::wire::descriptor::DescriptorFields;
+
+    use super::*;
+
+    fn descriptor(base: u64, nbytes: u64) -> Descriptor {
+        let identity = Identity::new(OwnerInstanceId([9; 8]), 1, NonZeroU32::MIN);
+        let body = Body::ForkCow { base: NonZeroU64::new(base).unwrap() };
+        let fields =
+            DescriptorFields { identity, access: Access::Read, nbytes, owner_worker_path_id: 0, body };
+        Descriptor::new(&fields).unwrap()
+    }
+
+    #[test]
+    fn memory_that_was_there_before_is_found_until_its_region_is_gone_and_kept_as_long_as_it_is_used() {
+        let bytes: Arc<[AtomicU8]> = (0..100).map(AtomicU8::new).collect();
+        let base = NonNull::from(&*bytes).cast();
+        let keeper = Box::new(Arc::clone(&bytes));
+        // SAFETY: the bytes are the keeper's too, no fork gives its copy of them back, and a cell that is atomic may be stored to.
+        let memory = unsafe { Mapping::of_memory(base, 100, Access::Read, keeper) };
+        let region = InheritedRegion::of_memory(OwnerInstanceId([9; 8]), memory, Sharing::Copied);
+        let start = region.memory().address();
+        let found = |nbytes| {
+            let descriptor = descriptor(start + 10, nbytes);
+            find(&descriptor, start + 10, Sharing::Copied, Access::Read)
+        };
+        assert!(found(91).is_none(), "a byte more than there is");
+        assert!(find(&descriptor(start, 1), start, Sharing::Shared, Access::Read).is_none());
+        assert!(find(&descriptor(start, 1), start, Sharing::Copied, Access::Write).is_none());
+        let part = found(90).unwrap();
+        let mut byte = [0];
+        part.read(89, &mut byte).unwrap();
+        assert_eq!(byte, [99]);
+        drop(region);
+        assert!(found(90).is_none());
+        assert_eq!(Arc::strong_count(&bytes), 2, "a part of it is in use");
+        drop(part);
+        assert_eq!(Arc::strong_count(&bytes), 1);
+    }
+}
