@@ -5,18 +5,17 @@
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-use bufabi_core::wire::blob::{self, ByteSource};
-use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS};
-use bufabi_core::{Blob, Code, Tensor};
+use bufabi_core::Code;
+use bufabi_core::wire::chip_args::MAX_TENSORS;
 use zerocopy::IntoBytes;
 
 use super::WorkerSpec;
 use super::death::Death;
 use super::error::SpawnError;
-use super::failure::Failure;
 use super::kernel::Kernels;
 use super::links::{FIRST_OTHER, Links, Next, Over, STOP_LIMIT};
-use super::mailbox::{MAX_BLOB, MAX_SAID, RawReply, Request, RequestKind};
+use super::mailbox::{MAX_SAID, RawReply, RequestKind};
+use super::reexport::Reexport;
 use super::serve::{Inherited, status};
 use super::wait::Spin;
 use crate::sys::OsError;
@@ -48,10 +47,7 @@ struct Host<'a> {
     spin: Spin,
     /// The number of the last request that was taken from each lane.
     taken: Vec<u32>,
-    scratch: Box<[u8]>,
-    encoded: Box<[u8]>,
-    tensors: Vec<Tensor>,
-    scalars: Vec<u64>,
+    reexport: Reexport,
 }
 
 /// Among what the watch tells: the parent's doorbell.
@@ -82,10 +78,7 @@ impl<'a> Host<'a> {
         Ok(Self {
             taken: vec![0; inherited.lanes.len()],
             spin: Spin::new(inherited.policy.spin),
-            scratch: vec![0; MAX_BLOB].into_boxed_slice(),
-            encoded: vec![0; MAX_BLOB].into_boxed_slice(),
-            tensors: Vec::with_capacity(MAX_TENSORS),
-            scalars: Vec::with_capacity(MAX_SCALARS),
+            reexport: Reexport::new(),
             links,
             inherited,
         })
@@ -126,7 +119,7 @@ impl<'a> Host<'a> {
                     self.links.end(now.checked_add(STOP_LIMIT).unwrap_or(now));
                     return Ok(0);
                 }
-                // The workers below notice it by themselves.
+                // The workers below are ended as this one's are dropped.
                 Next::Woken | Next::TimedOut if parent_ended => return Ok(0),
                 Next::Woken | Next::TimedOut => {}
             }
@@ -149,37 +142,13 @@ impl<'a> Host<'a> {
         if let Some(death) = self.links.death(lane).cloned() {
             return self.answer_death(lane, &forwarded, &death);
         }
-        match self.read(lane, &request) {
-            Ok(size) => {
-                let blob = self.encoded.get(..size).unwrap_or_default();
-                self.links.post(lane, &request, blob, forwarded)
-            }
+        match self.reexport.write(request.kind, &mailbox.blob(&request)) {
+            Ok(blob) => self.links.post(lane, &request, blob, forwarded),
             Err(failure) => {
                 let reply = reply_of(request.task, failure.code, failure.argument);
                 self.answer(lane, &forwarded, &reply, failure.text.as_bytes())
             }
         }
-    }
-
-    /// Copies out what a request says and writes it anew, and says how many bytes it took. A task's arguments are checked, and each
-    /// tensor goes on with its identity, its backing and its view as they came.
-    fn read(&mut self, lane: usize, request: &Request) -> Result<usize, Failure> {
-        let nothing = || Failure::new(Code::MessageBroken, None, &"there is no such lane");
-        let source = self.inherited.lanes.get(lane).ok_or_else(nothing)?.blob(request);
-        if request.kind != RequestKind::Run.to_wire() {
-            let size = source.len();
-            let Some(out) = self.encoded.get_mut(..size) else { return Err(nothing()) };
-            source.copy_out(0, out);
-            return Ok(size);
-        }
-        let blob = Blob::copy_from(&source, &mut self.scratch)
-            .map_err(|error| Failure::new(error.code(), None, &error))?;
-        self.tensors.clear();
-        self.tensors.extend(blob.tensors().map(|tensor| tensor.to_owned()));
-        self.scalars.clear();
-        self.scalars.extend(blob.scalars());
-        blob::encode(&self.tensors, &self.scalars, &mut self.encoded)
-            .map_err(|error| Failure::new(error.code(), None, &error))
     }
 
     /// Hands a reply back, as one that came by way of this worker.

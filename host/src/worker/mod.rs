@@ -18,6 +18,7 @@ mod mailbox;
 mod memory;
 mod memory_error;
 mod records;
+mod reexport;
 mod reply;
 mod serve;
 mod sub;
