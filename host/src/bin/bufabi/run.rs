@@ -47,7 +47,7 @@ pub(crate) struct Run {
     /// One JSON object instead of tables.
     #[arg(long)]
     json: bool,
-    /// Seconds to wait at most for the next task to finish.
+    /// Seconds to wait at most for the next task to finish, and for a chip to do what it is asked.
     #[arg(long, default_value_t = 600, value_name = "SECONDS")]
     timeout: u64,
 }
@@ -68,16 +68,12 @@ impl Run {
         let mut orchestrator =
             Orchestrator::with_capacities(workers, &capacities).map_err(Failure::machine)?;
         let limit = Duration::from_secs(self.timeout);
-        let mut chips = Chips {
-            graph: &graph,
-            workers: orchestrator.workers_mut(),
-            interrupt: &interrupt,
-            until: deadline(limit),
-        };
+        let workers = orchestrator.workers_mut();
+        let mut chips = Chips { graph: &graph, workers, interrupt: &interrupt, limit };
         buffers.after_workers(&endpoint, &mut chips).map_err(in_file)?;
         let finished = schedule::run(&graph, &mut orchestrator, &buffers, &interrupt, limit)?;
         let workers = orchestrator.workers_mut();
-        let mut chips = Chips { graph: &graph, workers, interrupt: &interrupt, until: deadline(limit) };
+        let mut chips = Chips { graph: &graph, workers, interrupt: &interrupt, limit };
         buffers.take_from_chips(&mut chips).map_err(in_file)?;
         let mut report = Report::new(&graph, orchestrator.workers(), &buffers, finished);
         orchestrator.stop(deadline(STOP_LIMIT));

@@ -50,7 +50,7 @@ impl Buffers {
                 BackendKind::ForkShm => {
                     let heap = match &heap {
                         Some(heap) => heap,
-                        None => heap.insert(heap_for(graph, endpoint)?),
+                        None => heap.insert(heap_for(graph, endpoint).map_err(|failure| at(failure, index))?),
                     };
                     let buffer = heap.create_buffer(entry.nbytes, entry.access).map_err(Failure::machine);
                     buffer.map(|buffer| Some(Made::Own(buffer)))
@@ -170,7 +170,8 @@ fn heap_for(graph: &Graph, endpoint: &Endpoint) -> Result<ForkHeap, Failure> {
         let room = entry.nbytes.checked_next_multiple_of(heap::ALIGNMENT).unwrap_or(u64::MAX);
         total.saturating_add(room)
     });
-    ForkHeap::new(endpoint, nbytes).map_err(Failure::machine)
+    let heap = ForkHeap::new(endpoint, nbytes);
+    heap.map_err(|error| Failure::machine(format!("a heap of {nbytes} bytes for all of its kind: {error}")))
 }
 
 /// Memory of its own, of which every worker has a copy.

@@ -1,6 +1,6 @@
 //! Buffers of a run that lie on chips: allocated by the chips that own them, filled and read by copies, which are counted.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use bufabi_core::View;
 use bufabi_core::wire::backend::BackendKind;
@@ -9,6 +9,7 @@ use bufabi_host::memory::Mapping;
 use bufabi_host::vmm::Admission;
 use bufabi_host::worker::{DeviceBuffer, Domain, MemoryError, WorkerId, Workers};
 
+use super::deadline;
 use super::interrupt::Interrupt;
 use crate::failure::Failure;
 use crate::graph::{self, Graph};
@@ -30,7 +31,8 @@ pub(super) struct Chips<'a> {
     pub(super) graph: &'a Graph,
     pub(super) workers: &'a mut Workers,
     pub(super) interrupt: &'a Interrupt,
-    pub(super) until: Instant,
+    /// How long a chip may take for what it is asked.
+    pub(super) limit: Duration,
 }
 
 impl Chips<'_> {
@@ -66,15 +68,17 @@ impl Chips<'_> {
 
     fn malloc(&mut self, entry: &graph::Buffer) -> Result<DeviceBuffer, Failure> {
         let chip = self.owner(entry)?;
-        self.workers.malloc(chip, entry.nbytes, entry.access, self.until).map_err(refused)
+        self.workers.malloc(chip, entry.nbytes, entry.access, deadline(self.limit)).map_err(refused)
     }
 
     /// Allocates what other chips import, and lets those import it that have a task which names it.
     fn shareable(&mut self, index: usize, entry: &graph::Buffer) -> Result<DeviceBuffer, Failure> {
         let chip = self.owner(entry)?;
         let (nbytes, access, listed) = (entry.nbytes, entry.access, Admission::Listed);
-        let buffer =
-            self.workers.create_shareable(chip, nbytes, access, listed, self.until).map_err(refused)?;
+        let buffer = self
+            .workers
+            .create_shareable(chip, nbytes, access, listed, deadline(self.limit))
+            .map_err(refused)?;
         let members = self.graph.tasks.iter().flat_map(|task| &task.members);
         let users = members.filter(|member| member.arguments.iter().any(|argument| argument.buffer == index));
         let paths = users.filter_map(|member| Some(&self.graph.workers.get(member.worker?)?.path));
@@ -83,7 +87,7 @@ impl Chips<'_> {
         leaves.sort_unstable();
         leaves.dedup();
         if !leaves.is_empty() {
-            self.workers.permit(&buffer, &leaves, self.until).map_err(refused)?;
+            self.workers.permit(&buffer, &leaves, deadline(self.limit)).map_err(refused)?;
         }
         Ok(buffer)
     }
@@ -118,7 +122,7 @@ impl Chips<'_> {
         for (parts, members) in groups {
             let chips: Vec<WorkerId> = members.iter().map(|&(chip, _)| chip).collect();
             let first = members.first().and_then(|(_, places)| places.first().copied()).unwrap_or(0);
-            let domain = self.workers.create_domain(&chips, &parts, self.until);
+            let domain = self.workers.create_domain(&chips, &parts, deadline(self.limit));
             let domain = domain.map_err(|error| refused(error).at(&format!("buffers[{first}]")))?;
             for ((_, places), window) in members.iter().zip(domain.windows()) {
                 for (&place, &buffer) in places.iter().zip(window) {
@@ -135,7 +139,7 @@ impl Chips<'_> {
     /// Copies bytes to a chip.
     pub(super) fn copy_to(&mut self, to: &mut OnChip, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         let (chip, identity) = (to.buffer.worker(), to.buffer.identity());
-        self.workers.copy_to(chip, identity, offset, bytes, self.until).map_err(refused)?;
+        self.workers.copy_to(chip, identity, offset, bytes, deadline(self.limit)).map_err(refused)?;
         to.count(bytes.len());
         Ok(())
     }
@@ -157,7 +161,7 @@ impl Chips<'_> {
             self.interrupt.check()?;
             let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
             let bytes = piece.get_mut(..left.min(PIECE)).unwrap_or_default();
-            self.workers.copy_from(chip, identity, offset, bytes, self.until).map_err(refused)?;
+            self.workers.copy_from(chip, identity, offset, bytes, deadline(self.limit)).map_err(refused)?;
             here.write(usize::try_from(offset).map_err(Failure::machine)?, bytes)
                 .map_err(Failure::machine)?;
             from.count(bytes.len());
@@ -169,7 +173,8 @@ impl Chips<'_> {
 
     /// Gives a buffer that is no part of a domain back to its chip. Whoever imported it drops it.
     pub(super) fn free(&mut self, buffer: &DeviceBuffer) -> Result<(), Failure> {
-        let kept = self.workers.free(buffer.worker(), buffer.identity(), self.until).map_err(refused)?;
+        let kept =
+            self.workers.free(buffer.worker(), buffer.identity(), deadline(self.limit)).map_err(refused)?;
         let Some(kept) = kept.into_iter().next() else { return Ok(()) };
         let name = self.workers.name(kept.worker).unwrap_or_default();
         let why = kept.why.map_or_else(|| "it does not say why".to_owned(), |why| why.to_string());
@@ -178,7 +183,7 @@ impl Chips<'_> {
 
     /// Gives the windows of a domain back to their chips.
     pub(super) fn free_domain(&mut self, domain: &Domain) -> Result<(), Failure> {
-        self.workers.free_domain(domain, self.until).map_err(refused)
+        self.workers.free_domain(domain, deadline(self.limit)).map_err(refused)
     }
 }
 
