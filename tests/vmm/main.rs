@@ -8,4 +8,5 @@ mod ascend;
 mod conformance;
 mod limits;
 mod peer;
+mod region;
 mod stand_in;

@@ -34,7 +34,19 @@ impl Peer {
 
     /// A peer, and its first word: it may say that it cannot start.
     pub(crate) fn start_any(arguments: &[&str], environment: &[(&str, OsString)]) -> (Self, String) {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_vmm-peer"))
+        Self::start_program(env!("CARGO_BIN_EXE_vmm-peer"), arguments, environment)
+    }
+
+    /// A peer at one end of a region, that is ready.
+    pub(crate) fn start_region(arguments: &[&str], environment: &[(&str, OsString)]) -> Self {
+        let program = env!("CARGO_BIN_EXE_region-peer");
+        let (peer, first) = Self::start_program(program, arguments, environment);
+        assert_eq!(first, "ok ready");
+        peer
+    }
+
+    fn start_program(program: &str, arguments: &[&str], environment: &[(&str, OsString)]) -> (Self, String) {
+        let mut child = Command::new(program)
             .args(arguments)
             .envs(environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
@@ -52,9 +64,19 @@ impl Peer {
 
     /// What it answers to a command.
     pub(crate) fn ask(&mut self, command: &str) -> String {
+        self.tell(command);
+        self.output.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("no answer to {command}"))
+    }
+
+    /// Begins a command, whose answer is heard later.
+    pub(crate) fn tell(&mut self, command: &str) {
         let input = self.input.as_mut().unwrap();
         writeln!(input, "{command}").unwrap();
-        self.output.recv_timeout(LIMIT).unwrap_or_else(|_| panic!("no answer to {command}"))
+    }
+
+    /// The answer to the command that was begun.
+    pub(crate) fn heard(&self) -> String {
+        self.output.recv_timeout(LIMIT).unwrap()
     }
 
     /// What it answers to a command that succeeds, its `ok` aside.

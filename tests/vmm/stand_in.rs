@@ -78,6 +78,13 @@ impl World {
         (Peer::start(&["chip", &device.to_string()], &environment), log)
     }
 
+    /// A peer of that device at one end of a region, and where its calls are logged.
+    pub(crate) fn start_region(&self, device: u32, environment: &[(&str, &str)]) -> (Peer, Log) {
+        let (environment, log) = self.environment(library(), environment);
+        let (logical, visible) = (device.to_string(), device.saturating_add(4).to_string());
+        (Peer::start_region(&[&logical, &visible], &environment), log)
+    }
+
     /// A peer that finds its library in that folder, and its first word.
     pub(crate) fn start_with(&self, library: &Path, environment: &[(&str, &str)]) -> (Peer, String) {
         let (environment, _) = self.environment(library, environment);

@@ -120,6 +120,8 @@ pub struct ReleaseFailure {
 pub enum FreeError {
     /// The shared-memory object was not unlinked.
     Shm(ShmError),
+    /// The driver did not free its memory.
+    Vmm(VmmError),
 }
 
 impl CreateError {
@@ -187,6 +189,7 @@ impl FreeError {
     pub fn code(self) -> Code {
         match self {
             Self::Shm(error) => error.code(),
+            Self::Vmm(error) => error.code(),
         }
     }
 }
@@ -267,6 +270,7 @@ impl fmt::Display for FreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Shm(error) => error.fmt(f),
+            Self::Vmm(error) => error.fmt(f),
         }
     }
 }

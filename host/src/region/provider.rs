@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bufabi_core::region::{AccessError, RegionParts};
-use bufabi_core::{Code, Descriptor};
+use bufabi_core::{Access, Code, Descriptor};
 
 use super::error::{CloseError, ProvideError};
 use super::gate::Gate;
 use super::memory::{Parts, RegionMemory};
-use crate::owner::{Buffer, Endpoint, OwnError};
-use crate::vmm::{Admission, MemfdDriver};
+use super::part::CopiedPart;
+use crate::owner::{Buffer, CreateError, Endpoint, FreeError, Made, OwnError, Resource};
+use crate::vmm::{Admission, AllocationRequest, MemfdDriver, SharedAllocation, VmmDriver};
 
 /// A region that this process made: two ordinary buffers of its endpoint, with one lifetime.
 #[derive(Debug)]
@@ -53,13 +54,47 @@ impl ProvidedRegion {
         Self::of_buffers(endpoint, buffers)
     }
 
+    /// As [`create`](Self::create), of memory of a device that this process's CPU does not map: the driver copies what is read and
+    /// written, and a wait looks again after longer and longer pauses. `driver` is the endpoint's; it permits the processes that may
+    /// attach by the handles in both descriptors.
+    ///
+    /// # Errors
+    /// [`ProvideError`]; nothing is left behind then.
+    pub fn create_copying<D>(
+        endpoint: &Endpoint,
+        driver: &Arc<D>,
+        payload_bytes: u64,
+        counter_bytes: u64,
+        admission: Admission,
+    ) -> Result<Self, ProvideError>
+    where
+        D: VmmDriver<Physical: Send + Sync, Range: Send + Sync> + Send + Sync + 'static,
+    {
+        check_counter_size(counter_bytes)?;
+        let mut memory: Vec<Arc<dyn CopiedPart>> = Vec::new();
+        let access = Access::ReadWrite;
+        let buffers = endpoint.own_pair([payload_bytes, counter_bytes], access, |identity, nbytes| {
+            let request = AllocationRequest { identity, nbytes, access, admission };
+            let allocation = SharedAllocation::new(driver, &request).map_err(CreateError::Vmm)?;
+            let (body, allocation) = (allocation.shareable().body(), Arc::new(allocation));
+            memory.push(allocation.clone());
+            let resource: Box<dyn Resource> = Box::new(Lent(Some(allocation)));
+            Ok::<_, CreateError>(Made { body, mapping: None, resource: Some(resource) })
+        });
+        let buffers = buffers.map_err(ProvideError::Create)?;
+        let parts = parts_of(&buffers)?;
+        let memory = <[_; 2]>::try_from(memory).ok().map(Parts::Copied);
+        Ok(Self { memory, gate: Arc::default(), parts, buffers: buffers.map(Some) })
+    }
+
     fn of_buffers(endpoint: &Endpoint, buffers: [Buffer; 2]) -> Result<Self, ProvideError> {
+        let parts = parts_of(&buffers)?;
+        let map = |buffer: &Buffer| {
+            let descriptor = buffer.descriptor().map_err(ProvideError::Own)?;
+            endpoint.own_mapping(&descriptor).map_err(ProvideError::Own)
+        };
         let [payload, counter] = &buffers;
-        let payload = payload.descriptor().map_err(ProvideError::Own)?;
-        let counter = counter.descriptor().map_err(ProvideError::Own)?;
-        let parts = RegionParts::check(&payload, &counter).map_err(ProvideError::Parts)?;
-        let map = |descriptor| endpoint.own_mapping(descriptor).map_err(ProvideError::Own);
-        let memory = Some(Parts::Mapped([map(&payload)?, map(&counter)?]));
+        let memory = Some(Parts::Mapped([map(payload)?, map(counter)?]));
         Ok(Self { memory, gate: Arc::default(), parts, buffers: buffers.map(Some) })
     }
 
@@ -112,6 +147,29 @@ impl ProvidedRegion {
         }
         first
     }
+}
+
+/// Device memory whose region may use it beside its owner: what is left of it when it is freed goes with the last user.
+#[derive(Debug)]
+struct Lent<D: VmmDriver>(Option<Arc<SharedAllocation<D>>>);
+
+impl<D> Resource for Lent<D>
+where
+    D: VmmDriver<Physical: Send + Sync, Range: Send + Sync> + Send + Sync,
+{
+    fn free(&mut self) -> Result<(), FreeError> {
+        let Some(mut allocation) = self.0.take().and_then(Arc::into_inner) else { return Ok(()) };
+        allocation.release().map_err(|error| {
+            self.0 = Some(Arc::new(allocation));
+            FreeError::Vmm(error)
+        })
+    }
+}
+
+fn parts_of([payload, counter]: &[Buffer; 2]) -> Result<RegionParts, ProvideError> {
+    let payload = payload.descriptor().map_err(ProvideError::Own)?;
+    let counter = counter.descriptor().map_err(ProvideError::Own)?;
+    RegionParts::check(&payload, &counter).map_err(ProvideError::Parts)
 }
 
 const fn check_counter_size(found: u64) -> Result<(), ProvideError> {

@@ -15,7 +15,7 @@ use crate::backend::vmm_shareable::VmmShareable;
 use crate::consumer::Consumer;
 use crate::owner::Endpoint;
 use crate::vmm::memfd::{Broker, MemfdOptions};
-use crate::vmm::{Admission, MemfdDriver};
+use crate::vmm::{Admission, Imports, MemfdDriver};
 
 /// A time that no test waits for unless something hangs.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -251,6 +251,71 @@ fn a_region_of_device_memory_is_attached_to_by_its_handles() {
     task.release(message.handle()).unwrap();
     drop((host, task));
     attached.close(soon()).unwrap();
+    provided.close(soon()).unwrap();
+    assert_eq!(owner.live(), 0);
+}
+
+/// The driver copies at both ends, as it does with memory of a device that this CPU does not map.
+#[test]
+fn a_region_that_a_driver_copies_is_used_as_any_other_and_nobody_sleeps_on_it() {
+    let driver = |endpoint: &Endpoint| {
+        Arc::new(MemfdDriver::new(endpoint.owner_instance_id(), 3, MemfdOptions::default()))
+    };
+    let (owner, other) = (endpoint(), endpoint());
+    let (owner_driver, other_driver) = (driver(&owner), driver(&other));
+    let _broker = Broker::new(&owner_driver).unwrap().spawn().unwrap();
+    let layout = QueueLayout::new(4, 128, 128).unwrap();
+    let (payload_bytes, counter_bytes) = (layout.payload_bytes(), layout.counter_bytes());
+    let create = |counter_bytes| {
+        let admission = Admission::Anyone;
+        ProvidedRegion::create_copying(&owner, &owner_driver, payload_bytes, counter_bytes, admission)
+    };
+    assert_eq!(create(2).unwrap_err().code(), Code::RegionCounter);
+    assert_eq!(create(1 << 50).unwrap_err().code(), Code::NoSpace);
+    assert_eq!(owner.live(), 0, "the part that could be made is gone again");
+    let mut provided = create(counter_bytes).unwrap();
+    let [payload, counter] = provided.descriptors().unwrap();
+    assert_eq!(counter.identity().buffer_id(), payload.identity().buffer_id() + 1);
+    let imports = Imports::new(other_driver);
+    let mut attached = AttachedRegion::attach_copying(&imports, &payload, &counter).unwrap();
+    assert_eq!((attached.parts(), imports.count()), (provided.parts(), 2));
+    let (here, there) = (provided.memory().unwrap(), attached.memory().unwrap());
+    assert!(!here.allows_sleeping() && !there.allows_sleeping());
+    assert_eq!(here.view(provided.parts()).unwrap().payload().nbytes, payload_bytes);
+    assert_eq!(there.counter_bytes(), 384);
+    let error = here.read(payload_bytes, &mut [0]).unwrap_err();
+    assert_eq!(
+        (error.code(), here.load(384).unwrap_err().code()),
+        (Code::VmmOutOfRange, Code::VmmOutOfRange)
+    );
+    let clock = |memory| SleepingClock::new(memory).unwrap().spinning(Duration::ZERO);
+    let (mut l3_clock, mut l2_clock) = (clock(&here), clock(&there));
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut task = L2End::<_, _, 2>::new(layout, there, [0; 4]).unwrap();
+            let mut bytes = [0; 128];
+            while !task.is_drained() {
+                let message = task.receive(LIMIT, &mut l2_clock).unwrap();
+                let nbytes = task.read_into(message.handle(), &mut bytes).unwrap();
+                if message.opcode() == Opcode::Data {
+                    task.send(Kind::Data, &bytes[..nbytes], LIMIT, &mut l2_clock).unwrap();
+                }
+                task.release(message.handle()).unwrap();
+            }
+            assert_eq!(task.access().load(counters::L2_SLEEPS), Ok(0));
+        });
+        let mut host = L3End::new(layout, here, [0; 4]).unwrap();
+        for number in 0..100_u64 {
+            host.enqueue(Kind::Data, &number.to_le_bytes(), LIMIT, &mut l3_clock).unwrap();
+            let mut bytes = [0; 128];
+            assert_eq!(host.dequeue_into(&mut bytes, LIMIT, &mut l3_clock), Ok((Opcode::Data, 8)));
+            assert_eq!(bytes[..8], number.to_le_bytes());
+        }
+        host.request_stop(LIMIT, &mut l3_clock).unwrap();
+        drop((host, l3_clock));
+    });
+    attached.close(soon()).unwrap();
+    assert_eq!(imports.count(), 0);
     provided.close(soon()).unwrap();
     assert_eq!(owner.live(), 0);
 }
