@@ -160,8 +160,9 @@ typedef struct bufabi_queue_message_t {
    */
   uint64_t handle;
   /**
-   * Where its bytes lie, for reading them in place until it is released. The other side can still write there, if it breaks the
-   * protocol: bytes on which something depends are read by `bufabi_queue_read` and checked then.
+   * Where its bytes lie, for reading them in place until it is released; 0 when they are not mapped here. The other side can
+   * still write there, if it breaks the protocol: bytes on which something depends are read by `bufabi_queue_read` and
+   * checked then.
    */
   uint64_t address;
   /**
@@ -183,7 +184,7 @@ typedef struct bufabi_queue_reservation_t {
    */
   uint64_t number;
   /**
-   * Where the message's bytes go. Nobody else reads or writes there before it is committed.
+   * Where the message's bytes go; 0 when they are not mapped here. Nobody else reads or writes there before it is committed.
    */
   uint64_t address;
   /**

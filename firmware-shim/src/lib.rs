@@ -29,6 +29,8 @@ mod boundary;
 mod check;
 #[path = "../../core/c-abi/chip.rs"]
 mod chip;
+#[path = "../../core/c-abi/message.rs"]
+mod message;
 #[path = "../../core/c-abi/number.rs"]
 mod number;
 #[cfg(feature = "panic-handler")]
@@ -49,12 +51,12 @@ mod table;
 
 pub use check::{bufabi_blob_check, bufabi_descriptor_check, bufabi_tensor_check};
 pub use chip::{Resolve, bufabi_blob_materialize, bufabi_chip_tensor_from};
+pub use message::{Message, QUEUE_DATA, QUEUE_ERROR, QueueReservation};
 pub use queue::{
-    Machine, Message, QUEUE_DATA, QUEUE_ERROR, Queue, QueueReservation, QueueWindow, bufabi_queue_abort,
-    bufabi_queue_attach, bufabi_queue_cancel, bufabi_queue_commit, bufabi_queue_detach,
-    bufabi_queue_is_drained, bufabi_queue_peer_aborted, bufabi_queue_poison, bufabi_queue_read,
-    bufabi_queue_receive, bufabi_queue_release, bufabi_queue_reserve, bufabi_queue_send, bufabi_queue_size,
-    bufabi_queue_write,
+    Machine, Queue, QueueWindow, bufabi_queue_abort, bufabi_queue_attach, bufabi_queue_cancel,
+    bufabi_queue_commit, bufabi_queue_detach, bufabi_queue_is_drained, bufabi_queue_peer_aborted,
+    bufabi_queue_poison, bufabi_queue_read, bufabi_queue_receive, bufabi_queue_release, bufabi_queue_reserve,
+    bufabi_queue_send, bufabi_queue_size, bufabi_queue_write,
 };
 pub use record::{
     DescriptorFields, ViewFields, bufabi_blob_decode, bufabi_blob_encode, bufabi_blob_size,

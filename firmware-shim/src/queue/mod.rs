@@ -24,12 +24,9 @@ use super::status::Status;
 use memory::Memory;
 
 pub use memory::Machine;
-pub use receive::{
-    Message, bufabi_queue_is_drained, bufabi_queue_read, bufabi_queue_receive, bufabi_queue_release,
-};
+pub use receive::{bufabi_queue_is_drained, bufabi_queue_read, bufabi_queue_receive, bufabi_queue_release};
 pub use send::{
-    QUEUE_DATA, QUEUE_ERROR, QueueReservation, bufabi_queue_cancel, bufabi_queue_commit,
-    bufabi_queue_reserve, bufabi_queue_send, bufabi_queue_write,
+    bufabi_queue_cancel, bufabi_queue_commit, bufabi_queue_reserve, bufabi_queue_send, bufabi_queue_write,
 };
 
 /// Storage for one end of a queue. What is in it is the library's; it must not move while an end is attached.

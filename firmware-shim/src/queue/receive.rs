@@ -4,27 +4,13 @@ use core::ffi::c_void;
 use core::slice;
 
 use bufabi_core::Code;
-use bufabi_core::queue::{Handle, Message as Received, Opcode, ReceiveError};
+use bufabi_core::queue::{Handle, ReceiveError};
 
 use super::super::argument::Span;
 use super::super::boundary::answer;
+use super::super::message::{Message, described};
 use super::super::status::Status;
 use super::{Queue, limit, not_received, state};
-
-/// A message that was received.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Message {
-    /// Its name until it is released: how many came before it.
-    pub handle: u64,
-    /// Where its bytes lie, for reading them in place until it is released. The other side can still write there, if it breaks the
-    /// protocol: bytes on which something depends are read by `bufabi_queue_read` and checked then.
-    pub address: u64,
-    /// Bytes of it.
-    pub nbytes: u64,
-    /// DATA 1, STOP 2, ERROR 3.
-    pub opcode: u64,
-}
 
 /// Receives the next message, as soon as one is there, for `limit_ns` nanoseconds; 0 is one look. STOP is the last one, and has a
 /// place even when the window is full. Ordinary answers: `queue_empty` at one look, `timed_out`, `window_full`, and
@@ -53,15 +39,6 @@ pub unsafe extern "C" fn bufabi_queue_receive(
         unsafe { message.write(out) };
         Ok(())
     })
-}
-
-fn described(message: &Received, address: u64) -> Message {
-    let opcode = match message.opcode() {
-        Opcode::Data => 1,
-        Opcode::Stop => 2,
-        Opcode::Error => 3,
-    };
-    Message { handle: message.handle().number(), address, nbytes: message.nbytes(), opcode }
 }
 
 /// Copies a message's bytes, each read once, to the `capacity` bytes at `out`, which may be NULL when that is 0. `*nbytes` is how many

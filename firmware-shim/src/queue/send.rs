@@ -4,37 +4,12 @@ use core::ffi::c_void;
 use core::slice;
 
 use bufabi_core::Code;
-use bufabi_core::queue::Kind;
 
 use super::super::argument::Span;
 use super::super::boundary::answer;
+use super::super::message::{QueueReservation, kind};
 use super::super::status::Status;
 use super::{Queue, State, limit, not_sent, state};
-
-/// Work, or its result.
-pub const QUEUE_DATA: i32 = 1;
-/// Something went wrong; the bytes say what.
-pub const QUEUE_ERROR: i32 = 3;
-
-/// Room for one message that is written in place, until it is committed or cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct QueueReservation {
-    /// Its name.
-    pub number: u64,
-    /// Where the message's bytes go. Nobody else reads or writes there before it is committed.
-    pub address: u64,
-    /// Bytes reserved.
-    pub nbytes: u64,
-}
-
-fn kind_of(number: i32) -> Result<Kind, Code> {
-    match number {
-        QUEUE_DATA => Ok(Kind::Data),
-        QUEUE_ERROR => Ok(Kind::Error),
-        _ => Err(Code::OptionUnknown),
-    }
-}
 
 /// Bytes that the caller lends for reading; none where there are none, wherever the pointer points.
 ///
@@ -80,7 +55,7 @@ pub unsafe extern "C" fn bufabi_queue_send(
     limit_ns: u64,
 ) -> Status {
     answer("queue_send", || {
-        let kind = kind_of(kind)?;
+        let kind = self::kind(kind)?;
         // SAFETY: the caller's promise above.
         let (state, bytes) = unsafe { state_and_bytes(queue, bytes, len) }?;
         let limit = limit(state, limit_ns)?;
@@ -154,7 +129,7 @@ pub unsafe extern "C" fn bufabi_queue_commit(
     nbytes: u64,
 ) -> Status {
     answer("queue_commit", || {
-        let kind = kind_of(kind)?;
+        let kind = self::kind(kind)?;
         // SAFETY: the caller's promise above.
         let state = unsafe { state(queue, &[]) }?;
         state.end.commit_reserved(number, kind, nbytes).map_err(not_sent)

@@ -5,6 +5,7 @@ use core::ptr::{null, null_mut};
 use bufabi_core::queue::{Kind, L3End, Opcode, QueueLayout};
 use bufabi_core::region::RegionView;
 
+use super::super::message::{Message, QUEUE_DATA, QUEUE_ERROR, QueueReservation};
 use super::*;
 
 /// The memory of a region, and a task's end of its queue.

@@ -62,7 +62,8 @@ pub(super) const fn resolution_number(resolution: Resolution) -> i32 {
     }
 }
 
-static TABLE: Table<Consumer> = Table::new(Kind::Consumer);
+/// Consumers.
+pub(super) static CONSUMERS: Table<Consumer> = Table::new(Kind::Consumer);
 
 /// Makes a consumer with up to `capacity` mappings at once; 0 stands for 4,096. Identities of `endpoint` resolve to its own mappings, and
 /// device memory that is shared by handle is imported through `vmm`; either may be a handle of 0, for none.
@@ -91,7 +92,7 @@ pub unsafe extern "C" fn bufabi_consumer_create(
         let capacity = if capacity == 0 { DEFAULT_CAPACITY } else { usize::try_from(capacity).unwrap_or(0) };
         let consumer = Consumer::with_backends(endpoint, backends, capacity);
         let consumer = consumer.map_err(|error| noted(error.code(), &error))?;
-        out.set(ConsumerHandle { token: TABLE.insert(consumer)? });
+        out.set(ConsumerHandle { token: CONSUMERS.insert(consumer)? });
         Ok(())
     })
 }
@@ -117,7 +118,7 @@ pub unsafe extern "C" fn bufabi_consumer_import(
         // SAFETY: the caller's promise above.
         let out = unsafe { Out::new(mapping) }?;
         apart_from(&[resolution.span(), out.span()], &[span_of(descriptor)])?;
-        let consumer = TABLE.get(consumer.token)?;
+        let consumer = CONSUMERS.get(consumer.token)?;
         let descriptor = Descriptor::from_raw(descriptor).map_err(|error| noted(error.code(), &error))?;
         let import = consumer.import(&descriptor).map_err(|error| noted(error.code(), &error))?;
         let (how, access) = (import.resolution(), import.access());
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn bufabi_consumer_forget(
     answer("consumer_forget", || {
         // SAFETY: the caller's promise above.
         let identity = unsafe { given(identity) }?.decode().ok_or(Code::Generation)?;
-        TABLE.get(consumer.token)?.release(identity).map_err(|error| noted(error.code(), &error))
+        CONSUMERS.get(consumer.token)?.release(identity).map_err(|error| noted(error.code(), &error))
     })
 }
 
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn bufabi_consumer_evict_unused(consumer: ConsumerHandle, 
     answer("consumer_evict_unused", || {
         // SAFETY: the caller's promise above.
         let out = unsafe { Out::new(evicted) }?;
-        out.set(TABLE.get(consumer.token)?.evict_unused());
+        out.set(CONSUMERS.get(consumer.token)?.evict_unused());
         Ok(())
     })
 }
@@ -168,7 +169,7 @@ pub unsafe extern "C" fn bufabi_consumer_close(consumer: ConsumerHandle, kept: *
     answer("consumer_close", || {
         // SAFETY: the caller's promise above.
         let out = unsafe { Out::new(kept) }?;
-        let consumer = TABLE.get(consumer.token)?;
+        let consumer = CONSUMERS.get(consumer.token)?;
         let closed = consumer.close();
         out.set(closed.map_or_else(|error| error.kept, |()| 0));
         closed.map_err(|error| noted(error.first.code(), &error))
@@ -187,7 +188,7 @@ pub unsafe extern "C" fn bufabi_consumer_counters(
     answer("consumer_counters", || {
         // SAFETY: the caller's promise above.
         let out = unsafe { Out::new(counters) }?;
-        let counters = TABLE.get(consumer.token)?.counters();
+        let counters = CONSUMERS.get(consumer.token)?.counters();
         let (imports, hits, evictions) = (counters.imports, counters.hits, counters.evictions);
         out.set(ConsumerCounters { imports, hits, evictions, live: counters.live, reserved: 0 });
         Ok(())
@@ -197,7 +198,7 @@ pub unsafe extern "C" fn bufabi_consumer_counters(
 /// Releases the consumer. Mappings stay as long as handles to them, and go with the last.
 #[unsafe(no_mangle)]
 pub extern "C" fn bufabi_consumer_release(consumer: ConsumerHandle) -> Status {
-    answer("consumer_release", || TABLE.remove(consumer.token).map(drop))
+    answer("consumer_release", || CONSUMERS.remove(consumer.token).map(drop))
 }
 
 /// From now on this process survives a peer that shrinks a shared-memory object under its mapping: the lost pages read as zeros, and

@@ -36,10 +36,14 @@ pub(super) enum Kind {
     Inherited = 10,
     /// Workers, and the tasks on them.
     Orchestrator = 11,
+    /// A region.
+    Region = 12,
+    /// An end of a message queue.
+    Queue = 13,
 }
 
 impl Kind {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 13] = [
         Self::TaskArgs,
         Self::Tracker,
         Self::Endpoint,
@@ -51,6 +55,8 @@ impl Kind {
         Self::Heap,
         Self::Inherited,
         Self::Orchestrator,
+        Self::Region,
+        Self::Queue,
     ];
 
     #[expect(clippy::as_conversions, reason = "the number is what the value is made of")]

@@ -26,13 +26,20 @@ mod handle;
 mod heap;
 mod kernel;
 mod mapping;
+#[path = "../../../core/c-abi/message.rs"]
+mod message;
 #[path = "../../../core/c-abi/number.rs"]
 mod number;
 mod orchestrator;
 #[path = "../../../core/c-abi/parameter.rs"]
 mod parameter;
+mod queue;
+#[cfg(test)]
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "a test calls as C does")]
+mod queue_tests;
 #[path = "../../../core/c-abi/record.rs"]
 mod record;
+mod region;
 #[path = "../../../core/c-abi/relation.rs"]
 mod relation;
 #[path = "../../../core/c-abi/size.rs"]
@@ -79,10 +86,21 @@ pub use orchestrator::{
     bufabi_orchestrator_release, bufabi_orchestrator_release_imports, bufabi_orchestrator_submit,
     bufabi_orchestrator_wait,
 };
+pub use message::{Message, QUEUE_DATA, QUEUE_ERROR, QueueReservation};
+pub use queue::{
+    QueueHandle, bufabi_queue_abort, bufabi_queue_attach, bufabi_queue_bytes, bufabi_queue_cancel,
+    bufabi_queue_commit, bufabi_queue_dequeue, bufabi_queue_detach, bufabi_queue_enqueue, bufabi_queue_peek,
+    bufabi_queue_peer_aborted, bufabi_queue_poison, bufabi_queue_read, bufabi_queue_release,
+    bufabi_queue_request_stop, bufabi_queue_reserve, bufabi_queue_scalars, bufabi_queue_write,
+};
 pub use record::{
     DescriptorFields, ViewFields, bufabi_blob_decode, bufabi_blob_encode, bufabi_blob_size,
     bufabi_descriptor_decode, bufabi_descriptor_encode, bufabi_dtype_size, bufabi_identity_equal,
     bufabi_tensor_decode, bufabi_tensor_encode, bufabi_view_row_major,
+};
+pub use region::{
+    RegionHandle, bufabi_region_attach, bufabi_region_create, bufabi_region_create_shareable,
+    bufabi_region_descriptors, bufabi_region_release, bufabi_region_scalars,
 };
 pub use relation::{
     RELATION_COVERING, RELATION_DISJOINT, RELATION_MAY_OVERLAP, RELATION_OVERLAPPING, bufabi_rights_check,

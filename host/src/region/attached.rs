@@ -18,10 +18,26 @@ use crate::vmm::{Imports, VmmDriver};
 #[derive(Debug)]
 pub struct AttachedRegion<'a> {
     /// Whose mappings they are; `None` where they go with their last user.
-    consumer: Option<&'a Consumer>,
+    consumer: Option<Lender<'a>>,
     memory: Option<Parts>,
     gate: Arc<Gate>,
     parts: RegionParts,
+}
+
+/// The consumer through which a region was attached to.
+#[derive(Debug)]
+enum Lender<'a> {
+    Lent(&'a Consumer),
+    Shared(Arc<Consumer>),
+}
+
+impl Lender<'_> {
+    fn consumer(&self) -> &Consumer {
+        match self {
+            Self::Lent(consumer) => consumer,
+            Self::Shared(consumer) => consumer,
+        }
+    }
 }
 
 impl<'a> AttachedRegion<'a> {
@@ -34,7 +50,24 @@ impl<'a> AttachedRegion<'a> {
         payload: &Descriptor,
         counter: &Descriptor,
     ) -> Result<Self, AttachError> {
+        Self::through(Lender::Lent(consumer), payload, counter)
+    }
+
+    /// As [`attach`](Self::attach), of a region that keeps its consumer.
+    ///
+    /// # Errors
+    /// [`AttachError`].
+    pub fn attach_shared(
+        consumer: Arc<Consumer>,
+        payload: &Descriptor,
+        counter: &Descriptor,
+    ) -> Result<Self, AttachError> {
+        Self::through(Lender::Shared(consumer), payload, counter)
+    }
+
+    fn through(lender: Lender<'a>, payload: &Descriptor, counter: &Descriptor) -> Result<Self, AttachError> {
         let parts = check(payload, counter)?;
+        let consumer = lender.consumer();
         let import = |descriptor| consumer.import(descriptor).map_err(AttachError::Import);
         let payload_mapping = import(payload)?.into_mapping();
         let counter_mapping = match import(counter) {
@@ -47,7 +80,7 @@ impl<'a> AttachedRegion<'a> {
             }
         };
         let memory = Some(Parts::Mapped([payload_mapping, counter_mapping]));
-        Ok(Self { consumer: Some(consumer), memory, gate: Arc::default(), parts })
+        Ok(Self { consumer: Some(lender), memory, gate: Arc::default(), parts })
     }
 
     /// As [`attach`](Self::attach), to device memory that this process's CPU does not map: the driver copies what is read and written,
@@ -98,8 +131,9 @@ impl<'a> AttachedRegion<'a> {
             return Err(CloseError::InUse { users });
         }
         self.memory = None;
-        let Some(consumer) = self.consumer else { return Ok(()) };
-        let released = [self.parts.payload(), self.parts.counter()].map(|part| consumer.release(part));
+        let Some(lender) = &self.consumer else { return Ok(()) };
+        let parts = [self.parts.payload(), self.parts.counter()];
+        let released = parts.map(|part| lender.consumer().release(part));
         let [payload, counter] = released;
         payload.and(counter).map_err(CloseError::Drop)
     }

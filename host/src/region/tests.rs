@@ -5,7 +5,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bufabi_core::queue::{Kind, L2End, L3End, Opcode, QueueLayout, QueueView, ReceiveError, counters};
-use bufabi_core::region::{AccessError, Comparison, Notification, Region, RegionAccess, RegionError, Seen};
+use bufabi_core::region::{
+    AccessError, Clock, Comparison, Notification, Region, RegionAccess, RegionError, Seen, Watch,
+};
 use bufabi_core::wire::body::{Body, ShmName};
 use bufabi_core::wire::descriptor::DescriptorFields;
 use bufabi_core::{Access, Code, DType, Descriptor};
@@ -200,25 +202,61 @@ fn messages_go_there_and_back_while_both_sides_sleep() {
 }
 
 #[test]
-fn a_sleeper_says_so_on_its_own_line_and_needs_no_wake_up() {
+fn a_sleeper_of_either_side_says_so_on_its_own_line_and_needs_no_wake_up() {
     let (endpoint, consumer) = (endpoint(), Consumer::new(None).unwrap());
     let layout = QueueLayout::new(4, 128, 128).unwrap();
-    let provided = ProvidedRegion::create(&endpoint, layout.payload_bytes(), layout.counter_bytes()).unwrap();
-    let attached = attach(&consumer, &provided);
-    let (here, there) = (provided.memory().unwrap(), attached.memory().unwrap());
-    let mut clock = SleepingClock::new(&there).unwrap().spinning(Duration::ZERO);
-    let mut task = L2End::<_, _, 1>::new(layout, there, [0; 4]).unwrap();
-    thread::scope(|scope| {
-        let sleeper = scope.spawn(|| task.receive(LIMIT, &mut clock));
-        while here.load(counters::L2_SLEEPS) != Ok(1) {
-            assert!(!sleeper.is_finished());
+    let create =
+        || ProvidedRegion::create(&endpoint, layout.payload_bytes(), layout.counter_bytes()).unwrap();
+    let sleeping = |memory: &RegionMemory| SleepingClock::new(memory).unwrap().spinning(Duration::ZERO);
+    // A peer that knows nothing of sleepers: it stores, and wakes nobody.
+    let store_once_asleep = |memory: &RegionMemory, flag, abort, is_finished: &dyn Fn() -> bool| {
+        while memory.load(flag) != Ok(1) {
+            assert!(!is_finished());
             thread::yield_now();
         }
-        // A peer that knows nothing of sleepers: it stores, and wakes nobody.
-        here.store(counters::L3_ABORT, 1).unwrap();
-        assert_eq!(sleeper.join().unwrap(), Err(ReceiveError::PeerAborted));
+        memory.store(abort, 1).unwrap();
+    };
+    let aborted = Err(ReceiveError::PeerAborted);
+
+    let provided = create();
+    let attached = attach(&consumer, &provided);
+    let (here, there) = (provided.memory().unwrap(), attached.memory().unwrap());
+    let mut clock = sleeping(&there);
+    let mut task = L2End::<_, _, 1>::new(layout, there, [0; 4]).unwrap();
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| task.receive(LIMIT, &mut clock).map(drop));
+        let is_finished = || sleeper.is_finished();
+        store_once_asleep(&here, counters::L2_SLEEPS, counters::L3_ABORT, &is_finished);
+        assert_eq!(sleeper.join().unwrap(), aborted);
     });
     assert_eq!(here.load(counters::L2_SLEEPS), Ok(0));
+
+    let provided = create();
+    let attached = attach(&consumer, &provided);
+    let (here, there) = (provided.memory().unwrap(), attached.memory().unwrap());
+    let mut clock = sleeping(&here);
+    let mut host = L3End::new(layout, here, [0; 4]).unwrap();
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| host.peek(LIMIT, &mut clock).map(drop));
+        let is_finished = || sleeper.is_finished();
+        store_once_asleep(&there, counters::L3_SLEEPS, counters::L2_ABORT, &is_finished);
+        assert_eq!(sleeper.join().unwrap(), aborted);
+    });
+    assert_eq!(there.load(counters::L3_SLEEPS), Ok(0));
+}
+
+/// Each would last an hour if it waited for somebody to end it.
+#[test]
+fn a_sleep_that_nobody_ends_ends_by_itself() {
+    let endpoint = endpoint();
+    let provided = ProvidedRegion::create(&endpoint, 64, 384).unwrap();
+    let memory = provided.memory().unwrap();
+    let mut clock = SleepingClock::new(&memory).unwrap().spinning(Duration::ZERO);
+    for sleep_flag in [None, Some(counters::L3_SLEEPS), Some(counters::L2_SLEEPS)] {
+        for _ in 0..10 {
+            clock.pause(Watch { counter: 0, seen: 0, sleep_flag }, Duration::from_secs(3600));
+        }
+    }
 }
 
 #[test]

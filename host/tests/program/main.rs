@@ -17,6 +17,7 @@ mod machine;
 mod memory;
 mod plan;
 mod run;
+mod talk;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,7 @@
  *
  *   0  each input is the one that its number says, byte by byte, and goes back
  *   1  each input goes back as it is
- *   2  inputs are taken, a window at a time, and counted; the answer to STOP is their number and that of their bytes
+ *   2  inputs are taken, a window at a time; one of kind ERROR is answered with an empty output when all before it are taken
  *
  * The answer is a line: `ok INPUTS`, or what went wrong. */
 #include "platform.h"
@@ -78,7 +78,7 @@ static int is_message(uint64_t number, const unsigned char *found, size_t nbytes
 }
 
 static bufabi_status_t converse(uint64_t *inputs) {
-    uint64_t what = request[0], total = 0;
+    uint64_t what = request[0];
     uint64_t held[WINDOW];
     size_t holds = 0;
     for (int32_t drained = 0; !drained;) {
@@ -101,15 +101,11 @@ static bufabi_status_t converse(uint64_t *inputs) {
             while (holds > 0)
                 if ((status = bufabi_queue_release(&queue, held[--holds])) != 0)
                     return status;
-            uint64_t counts[2] = {*inputs, total};
-            if (what == 2 && (status = bufabi_queue_send(&queue, BUFABI_QUEUE_DATA, counts, 16, limit)) != 0)
-                return status;
             if ((status = bufabi_queue_release(&queue, message.handle)) != 0 ||
                 (status = bufabi_queue_is_drained(&queue, &drained)) != 0)
                 return status;
             continue;
         }
-        total += nbytes;
         if (what == 0 && !is_message(*inputs, bytes, nbytes)) {
             say("input ");
             say_number(*inputs);
@@ -120,6 +116,13 @@ static bufabi_status_t converse(uint64_t *inputs) {
         *inputs += 1;
         if (what == 2) {
             held[holds++] = message.handle;
+            if (message.opcode == 3) {
+                while (holds > 0)
+                    if ((status = bufabi_queue_release(&queue, held[--holds])) != 0)
+                        return status;
+                if ((status = bufabi_queue_send(&queue, BUFABI_QUEUE_DATA, NULL, 0, limit)) != 0)
+                    return status;
+            }
             continue;
         }
         if ((status = bufabi_queue_send(&queue, BUFABI_QUEUE_DATA, bytes, nbytes, limit)) != 0 ||

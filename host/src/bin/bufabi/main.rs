@@ -13,6 +13,7 @@ mod npy;
 mod plan;
 mod run;
 mod table;
+mod talk;
 mod terminal;
 
 use std::io::{Write, stdout};
@@ -42,7 +43,8 @@ use failure::Failure;
   cut -d' ' -f1 tests/vectors/tensors.txt | bufabi check tensors | sort | uniq -c
   bufabi layout --c > layout.h                             the wire's records for C
   bufabi gc                                                removes the shared memory that a crash left
-  bufabi doctor                                            what this machine lacks, and what that means"
+  bufabi doctor                                            what this machine lacks, and what that means
+  bufabi pingpong --svg > round-trips.svg                  draws what a message to another process and back takes"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -60,6 +62,8 @@ enum Command {
     Gc(memory::Gc),
     Doctor(doctor::Doctor),
     Bench(bench::Bench),
+    Pingpong(talk::PingPong),
+    Stream(talk::Stream),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +85,8 @@ fn main() -> ExitCode {
         Command::Gc(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Pingpong(command) => command.run(),
+        Command::Stream(command) => command.run(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,153 @@
+//! This process's end of the queue, and what it measures.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use bufabi_core::queue::{Kind, L3End, QueueLayout, SendError};
+use bufabi_host::region::{ProvidedRegion, RegionMemory, SleepingClock};
+
+use super::float;
+use super::other::{Other, Purpose};
+use crate::failure::Failure;
+
+/// How long anything may take before it counts as hanging.
+pub(super) const LIMIT: Duration = Duration::from_secs(30);
+
+/// Slots of each ring: as many as the firmware has storage for.
+const DEPTH: u64 = 1024;
+
+/// A queue with somebody at its other end.
+pub(super) struct Talk {
+    end: L3End<RegionMemory, Vec<u64>>,
+    clock: SleepingClock,
+    region: ProvidedRegion,
+    other: Other,
+    bytes: Vec<u8>,
+}
+
+/// Round trips of one size, in nanoseconds.
+pub(super) struct Trips {
+    pub(super) count: u64,
+    pub(super) median: u64,
+    pub(super) p99: u64,
+    pub(super) slowest: u64,
+}
+
+/// Messages of one size, one way.
+pub(super) struct Flow {
+    pub(super) count: u64,
+    pub(super) took: Duration,
+}
+
+impl Flow {
+    /// Nanoseconds for each message.
+    pub(super) fn each(&self) -> f64 {
+        self.took.as_secs_f64() * 1e9 / float(self.count.max(1))
+    }
+
+    pub(super) fn per_second(&self) -> f64 {
+        float(self.count) / self.took.as_secs_f64().max(1e-9)
+    }
+}
+
+impl Talk {
+    pub(super) fn start(
+        purpose: Purpose,
+        largest: u64,
+        spin: Duration,
+        firmware: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        // Room for four of the largest, and for a ring of small ones.
+        let arena = largest.saturating_mul(4).max(DEPTH.saturating_mul(64)).next_multiple_of(64);
+        let layout = QueueLayout::new(DEPTH, arena, arena).map_err(Failure::machine)?;
+        let (other, region) = match firmware {
+            Some(image) => Other::firmware(layout, purpose, image)?,
+            None => Other::process(layout, purpose, spin)?,
+        };
+        let memory = region.memory().map_err(Failure::machine)?;
+        let clock = SleepingClock::new(&memory).map_err(Failure::machine)?;
+        let clock = clock.watching(other.watched()).map_err(Failure::machine)?.spinning(spin);
+        let marks = vec![0; usize::try_from(DEPTH).map_err(Failure::machine)?];
+        let end = L3End::new(layout, memory, marks).map_err(Failure::machine)?;
+        let bytes = vec![0x5a; usize::try_from(largest).map_err(Failure::machine)?];
+        Ok(Self { end, clock, region, other, bytes })
+    }
+
+    /// Sends messages of that size and waits for each one's answer, for so long.
+    pub(super) fn round_trips(&mut self, size: u32, limit: Duration) -> Result<Trips, Failure> {
+        let nbytes = usize::try_from(size).map_err(Failure::machine)?;
+        let mut answer = vec![0; nbytes];
+        let mut times = Vec::new();
+        let start = Instant::now();
+        let mut before = start;
+        // The first ones touch pages and caches for the first time.
+        let mut warm_up = 10_u32;
+        while before.saturating_duration_since(start) < limit || times.is_empty() {
+            let Self { end, clock, bytes, .. } = self;
+            let message = bytes.get(..nbytes).unwrap_or_default();
+            end.enqueue(Kind::Data, message, LIMIT, clock).map_err(Failure::machine)?;
+            end.dequeue_into(&mut answer, LIMIT, clock).map_err(Failure::machine)?;
+            let now = Instant::now();
+            if warm_up > 0 {
+                warm_up = warm_up.saturating_sub(1);
+            } else {
+                times.push(
+                    u64::try_from(now.saturating_duration_since(before).as_nanos()).unwrap_or(u64::MAX),
+                );
+            }
+            before = now;
+        }
+        times.sort_unstable();
+        let at = |part: usize, of: usize| {
+            let index = times.len().saturating_mul(part).checked_div(of).unwrap_or(0);
+            times.get(index).or(times.last()).copied().unwrap_or(0)
+        };
+        let count = u64::try_from(times.len()).map_err(Failure::machine)?;
+        Ok(Trips { count, median: at(1, 2), p99: at(99, 100), slowest: at(1, 1) })
+    }
+
+    /// Sends messages of that size for so long, at most `batch` at once, and waits until the other side has taken all.
+    pub(super) fn stream(&mut self, size: u32, batch: usize, limit: Duration) -> Result<Flow, Failure> {
+        let nbytes = usize::try_from(size).map_err(Failure::machine)?;
+        self.flush()?;
+        let (mut count, start) = (0_u64, Instant::now());
+        while start.elapsed() < limit || count == 0 {
+            // Between two looks at the time.
+            for _ in 0..16 {
+                let Self { end, bytes, .. } = self;
+                let message = bytes.get(..nbytes).unwrap_or_default();
+                match end.try_enqueue_all(Kind::Data, core::iter::repeat_n(message, batch)) {
+                    Ok(sent) => count = count.saturating_add(u64::try_from(sent).unwrap_or(0)),
+                    Err(SendError::Full(_)) => {
+                        let Self { end, clock, bytes, .. } = self;
+                        let message = bytes.get(..nbytes).unwrap_or_default();
+                        end.enqueue(Kind::Data, message, LIMIT, clock).map_err(Failure::machine)?;
+                        count = count.saturating_add(1);
+                    }
+                    Err(error) => return Err(Failure::machine(error)),
+                }
+            }
+        }
+        self.flush()?;
+        Ok(Flow { count, took: start.elapsed() })
+    }
+
+    /// Waits until the other side has taken everything.
+    fn flush(&mut self) -> Result<(), Failure> {
+        let Self { end, clock, .. } = self;
+        end.enqueue(Kind::Error, &[], LIMIT, clock).map_err(Failure::machine)?;
+        let mut answer = [0; 16];
+        end.dequeue_into(&mut answer, LIMIT, clock).map_err(Failure::machine)?;
+        Ok(())
+    }
+
+    /// Ends both sides.
+    pub(super) fn finish(self) -> Result<(), Failure> {
+        let Self { mut end, mut clock, mut region, other, .. } = self;
+        end.request_stop(LIMIT, &mut clock).map_err(Failure::machine)?;
+        other.wait()?;
+        drop((end, clock));
+        let until = Instant::now().checked_add(LIMIT).unwrap_or_else(Instant::now);
+        region.close(until).map_err(Failure::machine)
+    }
+}
