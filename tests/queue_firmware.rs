@@ -13,7 +13,9 @@ use bufabi_host::owner::Endpoint;
 use bufabi_host::region::{Emulator, ProvidedRegion, SleepingClock};
 use bufabi_host::vmm::memfd::{Broker, MemfdOptions};
 use bufabi_host::vmm::{Admission, MemfdDriver};
-use bufabi_tests::device::{BARE_AARCH64, firmware_library, fresh_folder, panics, queue_firmware};
+use bufabi_tests::device::{
+    BARE_AARCH64, CORTEX_M, firmware_library, fresh_folder, link_alone, panics, queue_firmware, sizes,
+};
 use bufabi_tests::message::message;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -113,4 +115,39 @@ fn a_machine_that_is_killed_is_known_within_a_second() {
         assert_eq!(end.peek(HOUR, clock).map_err(ReceiveError::code).err(), Some(Code::WorkerDied));
         assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     });
+}
+
+/// The entry points of a task's end.
+const FUNCTIONS: [&str; 15] = [
+    "bufabi_queue_attach",
+    "bufabi_queue_detach",
+    "bufabi_queue_receive",
+    "bufabi_queue_read",
+    "bufabi_queue_release",
+    "bufabi_queue_is_drained",
+    "bufabi_queue_send",
+    "bufabi_queue_reserve",
+    "bufabi_queue_write",
+    "bufabi_queue_commit",
+    "bufabi_queue_cancel",
+    "bufabi_queue_abort",
+    "bufabi_queue_peer_aborted",
+    "bufabi_queue_poison",
+    "bufabi_queue_size",
+];
+
+#[test]
+fn no_function_of_a_tasks_end_has_a_path_to_a_panic_or_keeps_a_state_of_its_own() {
+    let folder = fresh_folder(&builds(), "queue-functions").unwrap();
+    for (target, linker) in [(CORTEX_M, "arm-none-eabi-ld"), (BARE_AARCH64, "aarch64-linux-gnu-ld")] {
+        let library = firmware_library(target, &[], &builds()).unwrap();
+        for function in FUNCTIONS {
+            let image = folder.join(format!("{target}-{function}"));
+            link_alone(linker, function, &library, &image).unwrap();
+            assert_eq!(panics(&image).unwrap(), [""; 0], "{target}: {function} has a path to a panic");
+            let sizes = sizes(&image).unwrap();
+            assert_eq!(sizes.data, 0, "{target}: {function} keeps no state");
+            assert!(sizes.text <= 8 * 1024, "{target}: {function} takes {} bytes of text", sizes.text);
+        }
+    }
 }

@@ -46,6 +46,16 @@
 #define BUFABI_SHARING_COPIED 1
 
 /**
+ * Work, or its result.
+ */
+#define BUFABI_QUEUE_DATA 1
+
+/**
+ * Something went wrong; the bytes say what.
+ */
+#define BUFABI_QUEUE_ERROR 3
+
+/**
  * No byte belongs to both.
  */
 #define BUFABI_RELATION_DISJOINT 0
@@ -423,6 +433,68 @@ typedef struct bufabi_finished_t {
    */
   char text[256];
 } bufabi_finished_t;
+
+/**
+ * A region, made here or attached to. 0 is none.
+ */
+typedef struct bufabi_region_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_region_t;
+
+/**
+ * The host's end of a queue. 0 is none.
+ */
+typedef struct bufabi_queue_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_queue_t;
+
+/**
+ * A message that was received.
+ */
+typedef struct bufabi_queue_message_t {
+  /**
+   * Its name until it is released: how many came before it.
+   */
+  uint64_t handle;
+  /**
+   * Where its bytes lie, for reading them in place until it is released; 0 when they are not mapped here. The other side can
+   * still write there, if it breaks the protocol: bytes on which something depends are read by `bufabi_queue_read` and
+   * checked then.
+   */
+  uint64_t address;
+  /**
+   * Bytes of it.
+   */
+  uint64_t nbytes;
+  /**
+   * DATA 1, STOP 2, ERROR 3.
+   */
+  uint64_t opcode;
+} bufabi_queue_message_t;
+
+/**
+ * Room for one message that is written in place, until it is committed or cancelled.
+ */
+typedef struct bufabi_queue_reservation_t {
+  /**
+   * Its name.
+   */
+  uint64_t number;
+  /**
+   * Where the message's bytes go; 0 when they are not mapped here. Nobody else reads or writes there before it is committed.
+   */
+  uint64_t address;
+  /**
+   * Bytes reserved.
+   */
+  uint64_t nbytes;
+} bufabi_queue_reservation_t;
 
 /**
  * What a descriptor says. Which of the last five a backend has, and needs: FORK_SHM, FORK_COW, VMM_WINDOW and DEVICE_MALLOC `base`,
@@ -1177,6 +1249,172 @@ bufabi_status_t bufabi_orchestrator_release_imports(struct bufabi_orchestrator_t
 bufabi_status_t bufabi_orchestrator_release(struct bufabi_orchestrator_t orchestrator);
 
 /**
+ * The bytes that a region needs for a queue with rings of `depth` slots, a power of two, and arenas of so many bytes, multiples of 64.
+ *
+ * The caller promises:
+ * `payload_bytes` and `counter_bytes` each point to a uint64_t that may be written.
+ */
+bufabi_status_t bufabi_queue_bytes(uint64_t depth,
+                                   uint64_t input_arena_bytes,
+                                   uint64_t output_arena_bytes,
+                                   uint64_t *payload_bytes,
+                                   uint64_t *counter_bytes);
+
+/**
+ * The twelve scalars by which a task is told of a queue in a region: `region` is the region's six, with the addresses that the task
+ * has for it.
+ *
+ * The caller promises:
+ * `region` points to six numbers that nobody writes during the call, `scalars` to twelve that may be written.
+ */
+bufabi_status_t bufabi_queue_scalars(const uint64_t *region,
+                                     uint64_t depth,
+                                     uint64_t input_arena_bytes,
+                                     uint64_t output_arena_bytes,
+                                     uint64_t *scalars);
+
+/**
+ * Attaches the host's end to a queue in a region whose counters are zero. When `peer_pid` is not 0, that process is watched: when it has
+ * ended, every call that waits, and any later one, answers `worker_died` within a second.
+ *
+ * The caller promises:
+ * `queue` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_queue_attach(struct bufabi_region_t region,
+                                    uint64_t depth,
+                                    uint64_t input_arena_bytes,
+                                    uint64_t output_arena_bytes,
+                                    int32_t peer_pid,
+                                    struct bufabi_queue_t *queue);
+
+/**
+ * Detaches, whatever happened. The region stays.
+ */
+bufabi_status_t bufabi_queue_detach(struct bufabi_queue_t queue);
+
+/**
+ * Sends the `len` bytes at `bytes` as an input of that kind, one of `BUFABI_QUEUE_...`, as soon as there is room, for `limit_ns`
+ * nanoseconds; 0 is one try. Ordinary answers: `timed_out`, and `queue_stopped` after STOP. A message of more bytes than the arena is
+ * `message_too_large`.
+ *
+ * The caller promises:
+ * `bytes` points to `len` bytes that nobody writes during the call; it may be NULL when that is 0.
+ */
+bufabi_status_t bufabi_queue_enqueue(struct bufabi_queue_t queue,
+                                     int32_t kind,
+                                     const void *bytes,
+                                     size_t len,
+                                     uint64_t limit_ns);
+
+/**
+ * Sends STOP as soon as there is a slot, for `limit_ns` nanoseconds; 0 is one try. After it no input can be sent.
+ */
+bufabi_status_t bufabi_queue_request_stop(struct bufabi_queue_t queue,
+                                          uint64_t limit_ns);
+
+/**
+ * The oldest output that was not released, as soon as one is there, for `limit_ns` nanoseconds; 0 is one look. It stays until it is
+ * released. Ordinary answer: `timed_out`.
+ *
+ * The caller promises:
+ * `message` points to a value that may be written.
+ */
+bufabi_status_t bufabi_queue_peek(struct bufabi_queue_t queue,
+                                  uint64_t limit_ns,
+                                  struct bufabi_queue_message_t *message);
+
+/**
+ * Copies an output's bytes, each read once, to the `capacity` bytes at `out`, which may be NULL when that is 0. `*nbytes` is how many
+ * the output has, also when they are more than `capacity` and nothing is copied: `buffer_too_small`. A handle that is not current ends
+ * the queue.
+ *
+ * The caller promises:
+ * `out` points to `capacity` bytes that may be written, `nbytes` to a size_t.
+ */
+bufabi_status_t bufabi_queue_read(struct bufabi_queue_t queue,
+                                  uint64_t handle,
+                                  void *out,
+                                  size_t capacity,
+                                  size_t *nbytes);
+
+/**
+ * Gives an output's slot and bytes back to the task. A handle that is not current ends the queue.
+ */
+bufabi_status_t bufabi_queue_release(struct bufabi_queue_t queue, uint64_t handle);
+
+/**
+ * Copies the next output to the `capacity` bytes at `out` and releases it, as soon as one is there, for `limit_ns` nanoseconds; 0 is
+ * one look. `*opcode` is DATA 1 or ERROR 3, `*nbytes` how many bytes it has, also when they are more than `capacity` and it stays
+ * where it is: `buffer_too_small`.
+ *
+ * The caller promises:
+ * `out` points to `capacity` bytes that may be written, `opcode` to a uint64_t, `nbytes` to a size_t.
+ */
+bufabi_status_t bufabi_queue_dequeue(struct bufabi_queue_t queue,
+                                     void *out,
+                                     size_t capacity,
+                                     uint64_t limit_ns,
+                                     uint64_t *opcode,
+                                     size_t *nbytes);
+
+/**
+ * Reserves room for an input of at most `nbytes` bytes, as soon as there is some, for `limit_ns` nanoseconds; 0 is one try. One
+ * reservation can be open at a time. Answers as `bufabi_queue_enqueue` does.
+ *
+ * The caller promises:
+ * `reservation` points to a value that may be written.
+ */
+bufabi_status_t bufabi_queue_reserve(struct bufabi_queue_t queue,
+                                     uint64_t nbytes,
+                                     uint64_t limit_ns,
+                                     struct bufabi_queue_reservation_t *reservation);
+
+/**
+ * Copies bytes into a reserved input, `start` bytes from its start. What is written at the reservation's address needs no copy. A
+ * number that is not the open reservation's ends the queue.
+ *
+ * The caller promises:
+ * `bytes` points to `len` bytes that nobody writes during the call; it may be NULL when that is 0.
+ */
+bufabi_status_t bufabi_queue_write(struct bufabi_queue_t queue,
+                                   uint64_t number,
+                                   uint64_t start,
+                                   const void *bytes,
+                                   size_t len);
+
+/**
+ * Sends the first `nbytes` bytes of a reserved input. A number that is not the open reservation's ends the queue.
+ */
+bufabi_status_t bufabi_queue_commit(struct bufabi_queue_t queue,
+                                    uint64_t number,
+                                    int32_t kind,
+                                    uint64_t nbytes);
+
+/**
+ * Gives a reservation up: nothing was sent, and its room is free again. A number that is not the open reservation's ends the queue.
+ */
+bufabi_status_t bufabi_queue_cancel(struct bufabi_queue_t queue,
+                                    uint64_t number);
+
+/**
+ * Gives up: the task sees it, and every later call but `bufabi_queue_detach` is refused as `queue_aborted`.
+ */
+bufabi_status_t bufabi_queue_abort(struct bufabi_queue_t queue);
+
+/**
+ * Writes 1 to `*aborted` when the task gave up, else 0.
+ *
+ * The caller promises:
+ * `aborted` points to an int32_t that may be written.
+ */
+bufabi_status_t bufabi_queue_peer_aborted(struct bufabi_queue_t queue, int32_t *aborted);
+
+/**
+ * The first cause, when the queue has ended here; 0 while it has not.
+ */
+bufabi_status_t bufabi_queue_poison(struct bufabi_queue_t queue);
+
+/**
  * Whether two identities name one allocation; their padding takes no part. `*equal` is 0 or 1.
  *
  * The caller promises:
@@ -1288,6 +1526,69 @@ bufabi_status_t bufabi_blob_decode(const void *bytes,
                                    size_t scalar_capacity,
                                    size_t *tensor_count,
                                    size_t *scalar_count);
+
+/**
+ * Makes a region of POSIX shared memory, zero: PAYLOAD, and COUNTER, whose bytes are a multiple of 4. Both are buffers of the
+ * endpoint, made both or not at all.
+ *
+ * The caller promises:
+ * `region` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_region_create(struct bufabi_endpoint_t endpoint,
+                                     uint64_t payload_bytes,
+                                     uint64_t counter_bytes,
+                                     struct bufabi_region_t *region);
+
+/**
+ * As `bufabi_region_create`, of device memory that is shared by handle, for those that `bufabi_vmm_permit` lets in, or anyone:
+ * `admission` is one of `BUFABI_ADMISSION_...`. `vmm` is the endpoint's.
+ *
+ * The caller promises:
+ * `region` points to a handle that may be written.
+ */
+bufabi_status_t bufabi_region_create_shareable(struct bufabi_endpoint_t endpoint,
+                                               struct bufabi_vmm_t vmm,
+                                               uint64_t payload_bytes,
+                                               uint64_t counter_bytes,
+                                               int32_t admission,
+                                               struct bufabi_region_t *region);
+
+/**
+ * Attaches to a region that another process made, by its two descriptors, through a consumer: both parts are mapped or none.
+ *
+ * The caller promises:
+ * `payload` and `counter` each point to a descriptor that nobody writes during the call, `region` to a handle that may be written.
+ */
+bufabi_status_t bufabi_region_attach(struct bufabi_consumer_t consumer,
+                                     const bufabi_descriptor_t *payload,
+                                     const bufabi_descriptor_t *counter,
+                                     struct bufabi_region_t *region);
+
+/**
+ * What another process needs to attach: the descriptors of PAYLOAD and COUNTER. Only of a region that was made here.
+ *
+ * The caller promises:
+ * `payload` and `counter` each point to a descriptor that may be written.
+ */
+bufabi_status_t bufabi_region_descriptors(struct bufabi_region_t region,
+                                          bufabi_descriptor_t *payload,
+                                          bufabi_descriptor_t *counter);
+
+/**
+ * The six scalars of the region, with its addresses in this process, for a task that runs here.
+ *
+ * The caller promises:
+ * `scalars` points to six numbers that may be written.
+ */
+bufabi_status_t bufabi_region_scalars(struct bufabi_region_t region, uint64_t *scalars);
+
+/**
+ * Refuses whatever is begun on the region from now on, waits up to so many nanoseconds for what is under way, a queue that is attached
+ * included, and lets go of it: a region that was made here is freed as soon as no unfinished task names it. When that fails, the
+ * handle stays, for another try; else it is none any more.
+ */
+bufabi_status_t bufabi_region_release(struct bufabi_region_t region,
+                                      uint64_t limit_nanoseconds);
 
 /**
  * Whether what a tag needs is granted: `access` is READ 0, WRITE 1 or READWRITE 2, `tag` INPUT 0, OUTPUT 1, INOUT 2, OUTPUT_EXISTING 3 or

@@ -80,13 +80,13 @@ pub use kernel::{OperandFields, RunKernel, bufabi_kernel_number};
 pub use mapping::{
     MappingHandle, bufabi_mapping_address, bufabi_mapping_read, bufabi_mapping_release, bufabi_mapping_write,
 };
+pub use message::{Message, QUEUE_DATA, QUEUE_ERROR, QueueReservation};
 pub use orchestrator::{
     FinishedFields, MemberFields, OrchestratorHandle, bufabi_orchestrator_create,
     bufabi_orchestrator_end_run, bufabi_orchestrator_find, bufabi_orchestrator_pid,
     bufabi_orchestrator_release, bufabi_orchestrator_release_imports, bufabi_orchestrator_submit,
     bufabi_orchestrator_wait,
 };
-pub use message::{Message, QUEUE_DATA, QUEUE_ERROR, QueueReservation};
 pub use queue::{
     QueueHandle, bufabi_queue_abort, bufabi_queue_attach, bufabi_queue_bytes, bufabi_queue_cancel,
     bufabi_queue_commit, bufabi_queue_dequeue, bufabi_queue_detach, bufabi_queue_enqueue, bufabi_queue_peek,
