@@ -162,3 +162,86 @@ fn whatever_call_fails_is_named_with_its_number_and_what_is_not_freed_is_lost() 
         "the driver is asked once"
     );
 }
+
+#[test]
+fn what_a_chip_shares_by_handle_is_physical_memory_of_the_driver_and_another_chip_computes_on_it() {
+    let world = World::new();
+    let (mut owner, log) = world.start_chip(0, &[]);
+    let (mut other, other_log) = world.start_chip(1, &[]);
+    let mut seen = 0;
+    let shared = owner.ok("share 5000 readwrite listed");
+    let up = [
+        INIT,
+        "aclrtMemGetAllocationGranularity(device 0, 0) = 0",
+        "aclrtMallocPhysical(2097152, device 0, attribute 4, 0) = 0",
+        "aclrtReserveMemAddress(2097152, 0, NULL, 0) = 0",
+        "aclrtMapMem(range 1, 2097152, 0, physical 1, 0) = 0",
+        "aclrtMemSetAccess(range 1, 2097152, flags 3, visible device 4, 1) = 0",
+        "aclrtMemcpy(1048576, 1048576, 1) = 0",
+        "aclrtMemcpy(1048576, 1048576, 1) = 0",
+        "aclrtMemExportToShareableHandle(physical 1, 0, 0, handle 1) = 0",
+    ];
+    assert_eq!(new_calls(&log, &mut seen), up);
+    owner.ok(&format!("put {shared} 4998 5a5b"));
+    assert_eq!(owner.error(&format!("put {shared} 4999 5a5b")).0, "device_range");
+    assert_eq!(new_calls(&log, &mut seen), ["aclrtMemcpy(2, 2, 1) = 0"]);
+    let to = other.ok("malloc 5000 readwrite");
+    let (_, text) = other.error(&format!("run 1 {shared} {to}"));
+    assert_eq!(text, "aclrtMemImportFromShareableHandle: the driver returned 507899");
+    let number = other.ok("number");
+    owner.ok(&format!("permit {shared} {number}"));
+    other.ok(&format!("run 1 {shared} {to}"));
+    assert_eq!(other.ok(&format!("get {to} 4998 2")), "5a5b");
+    let imports = |log: &Log| {
+        let calls = log.calls();
+        calls.iter().filter(|line| line.starts_with("aclrtMemImport") && line.ends_with("= 0")).count()
+    };
+    other.ok(&format!("put {to} 0 77"));
+    other.ok(&format!("run 1 {to} {shared}"));
+    assert_eq!(imports(&other_log), 1, "once for each identity");
+    // The owner computes on its own without an import.
+    let own = owner.ok("malloc 5000 readwrite");
+    owner.ok(&format!("run 1 {shared} {own}"));
+    assert_eq!(owner.ok(&format!("get {own} 0 1")), "77");
+    assert_eq!(imports(&log), 0);
+    other.ok(&format!("release {shared}"));
+    let calls = other_log.calls();
+    let [.., unmap, release, free] = calls.as_slice() else { panic!("{calls:?}") };
+    assert_eq!(
+        [unmap.as_str(), release, free],
+        [
+            "aclrtUnmapMem(range 1) = 0",
+            "aclrtReleaseMemAddress(range 1) = 0",
+            "aclrtFreePhysical(physical 1) = 0"
+        ]
+    );
+    new_calls(&log, &mut seen);
+    owner.ok(&format!("free {shared}"));
+    let down = [
+        "aclrtUnmapMem(range 1) = 0",
+        "aclrtReleaseMemAddress(range 1) = 0",
+        "aclrtFreePhysical(physical 1) = 0",
+    ];
+    assert_eq!(new_calls(&log, &mut seen), down);
+    assert_eq!(owner.error(&format!("get {shared} 0 1")).0, "stale");
+    assert_eq!(owner.error(&format!("run 1 {shared} {own}")).0, "stale");
+    assert_eq!(ended(owner, &log, &mut seen).last().unwrap(), NOTHING_LEFT);
+    other.end();
+    assert_eq!(other_log.calls().last().unwrap(), NOTHING_LEFT);
+}
+
+#[test]
+fn shared_memory_that_the_driver_does_not_take_back_is_lost_and_nobody_can_name_it() {
+    let world = World::new();
+    let (mut chip, log) = world.start_chip(0, &[("STAND_IN_FAIL", "aclrtFreePhysical=500123")]);
+    let shared = chip.ok("share 5000 read anyone");
+    let (code, text) = chip.error(&format!("free {shared}"));
+    assert_eq!(code, "device_leaked");
+    assert!(text.ends_with("lost: aclrtFreePhysical: the driver returned 500123"), "{text}");
+    assert_eq!(chip.ok("leaked"), "1 5000");
+    assert_eq!(chip.error(&format!("free {shared}")).0, "stale");
+    let mut seen = 0;
+    let calls = ended(chip, &log, &mut seen);
+    assert_eq!(calls.last().unwrap(), "at exit: 1 physical, 0 ranges, 0 mapped, 0 blocks");
+    assert_eq!(calls.iter().filter(|line| line.starts_with("aclrtFreePhysical")).count(), 1);
+}

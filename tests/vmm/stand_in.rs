@@ -75,7 +75,8 @@ impl World {
     /// A chip on that device, and where its calls are logged.
     pub(crate) fn start_chip(&self, device: u32, environment: &[(&str, &str)]) -> (Peer, Log) {
         let (environment, log) = self.environment(library(), environment);
-        (Peer::start(&["chip", &device.to_string()], &environment), log)
+        let (logical, visible) = (device.to_string(), device.saturating_add(4).to_string());
+        (Peer::start(&["chip", &logical, &visible], &environment), log)
     }
 
     /// A peer of that device at one end of a region, and where its calls are logged.

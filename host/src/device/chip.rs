@@ -41,11 +41,19 @@ impl<'d> Chip<'d> {
     /// # Errors
     /// [`OsError`] when no random bytes can be had.
     pub fn new(device: &'d dyn Device, device_id: i32) -> Result<Self, OsError> {
-        let memory = DeviceMemory::new(device, device_id)?;
-        let shareable = VmmShareable::new(Arc::clone(memory.driver()));
+        Self::of_memory(DeviceMemory::new(device, device_id)?)
+    }
+
+    /// A chip that owns that memory.
+    ///
+    /// # Errors
+    /// [`OsError`] when no random bytes can be had.
+    pub fn of_memory(memory: DeviceMemory<'d>) -> Result<Self, OsError> {
         let endpoint = Some(memory.endpoint().clone());
         let mut backends = backend::of_host();
-        backends.push(Box::new(shareable));
+        if let Some(driver) = memory.software() {
+            backends.push(Box::new(VmmShareable::new(Arc::clone(driver))));
+        }
         let consumer = Consumer::with_backends(endpoint, backends, DEFAULT_CAPACITY)?;
         let task = Task {
             arguments: Box::new(ChipStorageTaskArgs::EMPTY),
@@ -132,7 +140,14 @@ impl<'d> Chip<'d> {
                 | BackendKind::PosixShm
                 | BackendKind::RemoteSidecar
                 | BackendKind::ForkCow
-                | BackendKind::VmmShareable => {
+                | BackendKind::VmmShareable => 'resolved: {
+                    if tensor.descriptor().backend_kind() == BackendKind::VmmShareable
+                        && let Some((range, resolution)) =
+                            memory.shared_range(&tensor.descriptor()).map_err(ResolveError::Name)?
+                    {
+                        resolutions.push(resolution);
+                        break 'resolved Resolved::Device(range);
+                    }
                     let import = consumer.import(&tensor.descriptor()).map_err(ResolveError::Import)?;
                     resolutions.push(import.resolution());
                     if device.reaches_host_memory() {
@@ -186,6 +201,7 @@ impl<'d> Chip<'d> {
     /// [`ReleaseError`].
     pub fn release(&mut self, identity: Identity) -> Result<(), ReleaseError> {
         self.task.forget();
+        self.memory.release_import(identity);
         let staged = self.staging.release(&mut self.memory, identity).map_err(ReleaseError::Device);
         self.consumer.release(identity).map_err(ReleaseError::Import).and(staged)
     }

@@ -7,6 +7,7 @@ use bufabi_core::Code;
 use crate::space::SpaceError;
 use crate::sys::OsError;
 use crate::sys::ascendcl::AclError;
+use crate::vmm::VmmError;
 use crate::worker::KernelError;
 
 /// Why a device did not do something with its memory.
@@ -32,6 +33,8 @@ pub enum DeviceError {
     Os(OsError),
     /// The driver refused.
     Driver(AclError),
+    /// What shares memory by handle refused.
+    Vmm(VmmError),
     /// It did not answer.
     TimedOut {
         /// How long it had.
@@ -100,6 +103,7 @@ impl DeviceError {
             Self::NoMemory { .. } => Code::NoSpace,
             Self::Os(error) => error.code(),
             Self::Driver(_) => Code::VmmDriverCall,
+            Self::Vmm(error) => error.code(),
             Self::TimedOut { .. } => Code::TimedOut,
             Self::Ended => Code::DeviceEnded,
             Self::Forked { .. } => Code::Forked,
@@ -176,6 +180,7 @@ impl fmt::Display for DeviceError {
             }
             Self::Os(error) => error.fmt(f),
             Self::Driver(error) => error.fmt(f),
+            Self::Vmm(error) => error.fmt(f),
             Self::TimedOut { milliseconds } => {
                 write!(f, "the device did not answer within {milliseconds} ms")
             }

@@ -8,23 +8,16 @@ use zerocopy::IntoBytes;
 
 use super::call::{MAX_PIECE, Piece, Wanted, permission, read_descriptors};
 use super::error::{SubmitError, WaitError};
-use super::mailbox::{MAX_ANSWER, MAX_BLOB, MemoryCall, RequestKind};
+use super::mailbox::{MAX_BLOB, MemoryCall, RequestKind};
 use super::memory_error::MemoryError;
 use super::records::{Record, TaskHolds};
 use super::reply::{KeptImport, TaskFailure, WorkerId};
 use super::workers::{Late, Workers};
-use crate::device::memory::WindowPart;
 use crate::vmm::Admission;
 
 /// How long what was made may take to be undone, when the time for making it is over.
-const UNDO_LIMIT: Duration = Duration::from_secs(1);
-/// Buffers of one domain's window: their descriptors are one answer, and what is asked is one request.
-const MAX_PARTS: usize = 256;
-const _: () = {
-    assert!(MAX_PARTS.saturating_mul(88) <= MAX_ANSWER);
-    assert!(MAX_PARTS.saturating_mul(size_of::<Wanted>()) <= MAX_BLOB);
-    assert!(MAX_PIECE.saturating_add(size_of::<Piece>()) <= MAX_BLOB);
-};
+pub(super) const UNDO_LIMIT: Duration = Duration::from_secs(1);
+const _: () = assert!(MAX_PIECE.saturating_add(size_of::<Piece>()) <= MAX_BLOB);
 
 /// Memory of a chip. It is freed by its owner's chip alone, when that is asked to; dropping this does nothing.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +27,10 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
+    pub(super) const fn new(worker: WorkerId, descriptor: Descriptor) -> Self {
+        Self { worker, descriptor }
+    }
+
     /// The chip.
     #[must_use]
     pub const fn worker(&self) -> WorkerId {
@@ -72,20 +69,6 @@ impl DeviceBuffer {
     /// As [`tensor`](Self::tensor).
     pub fn row_major(&self, byte_offset: u64, dtype: DType, shapes: &[u32]) -> Result<Tensor, ViewError> {
         self.tensor(&View::row_major(byte_offset, dtype, shapes, self.nbytes())?)
-    }
-}
-
-/// A communication domain: a window on each of several chips, all of one layout.
-#[derive(Clone, Debug)]
-pub struct Domain {
-    windows: Vec<Vec<DeviceBuffer>>,
-}
-
-impl Domain {
-    /// The buffers of each chip's window, in the order in which the chips and the buffers were named.
-    #[must_use]
-    pub fn windows(&self) -> &[Vec<DeviceBuffer>] {
-        &self.windows
     }
 }
 
@@ -153,81 +136,6 @@ impl Workers {
         });
         let asked = permission(buffer.identity(), &peers.collect::<Result<Vec<_>, _>>()?);
         self.call(buffer.worker, MemoryCall::Permit, &asked, until).map(drop)
-    }
-
-    /// Takes a window on each of the chips, zero, and carves a buffer for each part from each of them: VMM_WINDOW. All of it is there, or
-    /// nothing.
-    ///
-    /// # Errors
-    /// [`MemoryError`], that of the first chip that could not; nothing is left behind then.
-    pub fn create_domain(
-        &mut self,
-        chips: &[WorkerId],
-        parts: &[WindowPart],
-        until: Instant,
-    ) -> Result<Domain, MemoryError> {
-        if parts.len() > MAX_PARTS {
-            return Err(MemoryError::TooManyParts { parts: parts.len(), limit: MAX_PARTS });
-        }
-        let wanted: Vec<Wanted> =
-            parts.iter().map(|part| Wanted::new(part.nbytes, part.access, Admission::Listed)).collect();
-        let mut windows: Vec<Vec<DeviceBuffer>> = Vec::new();
-        for &worker in chips {
-            match self.window(worker, wanted.as_bytes(), parts.len(), until) {
-                Ok(window) => windows.push(window),
-                Err(error) => {
-                    let soon = later(until);
-                    for window in windows.iter().rev() {
-                        // The first error is the one reported; what a chip does not take back it counts.
-                        let _ = self.take_back(window, soon);
-                    }
-                    return Err(error);
-                }
-            }
-        }
-        // Nobody has seen any of them before.
-        for buffer in windows.iter().flatten() {
-            self.record(buffer, true);
-        }
-        Ok(Domain { windows })
-    }
-
-    fn window(
-        &mut self,
-        worker: WorkerId,
-        wanted: &[u8],
-        parts: usize,
-        until: Instant,
-    ) -> Result<Vec<DeviceBuffer>, MemoryError> {
-        let answer = self.call(worker, MemoryCall::CreateWindow, wanted, until)?;
-        let descriptors = self.descriptors(worker, &answer, parts)?;
-        Ok(descriptors.into_iter().map(|descriptor| DeviceBuffer { worker, descriptor }).collect())
-    }
-
-    /// Frees a domain: refused while a task that is not over names any of its buffers, and then nothing has changed. From then on nobody
-    /// can name any of them, and every chip is told to take its window back.
-    ///
-    /// # Errors
-    /// [`MemoryError`], that of the first chip that could not; the others have.
-    pub fn free_domain(&mut self, domain: &Domain, until: Instant) -> Result<(), MemoryError> {
-        let identities: Vec<Identity> = domain.windows.iter().flatten().map(DeviceBuffer::identity).collect();
-        self.revoke(&identities)?;
-        let mut result = Ok(());
-        for window in &domain.windows {
-            let taken = self.take_back(window, until);
-            result = result.and(taken);
-        }
-        result
-    }
-
-    fn take_back(&mut self, window: &[DeviceBuffer], until: Instant) -> Result<(), MemoryError> {
-        let Some(first) = window.first() else { return Ok(()) };
-        let identity = first.identity().encode();
-        let taken = self.call(first.worker, MemoryCall::FreeWindow, identity.as_bytes(), until);
-        if let Err(MemoryError::TimedOut { worker }) = taken {
-            self.late.push(Late { worker, call: MemoryCall::FreeWindow, identity: first.identity() });
-        }
-        taken.map(drop)
     }
 
     /// Frees memory of a chip by its name: refused while a task that is not over names it, and then nothing has changed. From then on
@@ -363,13 +271,13 @@ impl Workers {
         Ok(buffer)
     }
 
-    fn record(&self, buffer: &DeviceBuffer, is_in_domain: bool) {
+    pub(super) fn record(&self, buffer: &DeviceBuffer, is_in_domain: bool) {
         let DeviceBuffer { worker, descriptor } = *buffer;
         self.records.insert(Record { worker, descriptor, holds: 0, is_in_domain });
     }
 
     /// What a chip says that it made: its own, and as much as was asked for.
-    fn descriptors(
+    pub(super) fn descriptors(
         &self,
         worker: WorkerId,
         answer: &[u8],
@@ -392,12 +300,12 @@ impl Workers {
         Ok(TaskHolds { _own: own, _device: device })
     }
 
-    fn revoke(&self, identities: &[Identity]) -> Result<(), MemoryError> {
+    pub(super) fn revoke(&self, identities: &[Identity]) -> Result<(), MemoryError> {
         self.records.revoke(identities).map_err(|(identity, holds)| MemoryError::Busy { identity, holds })
     }
 
     /// Asks a chip, when it has done what it was asked before, and waits for its answer.
-    fn call(
+    pub(super) fn call(
         &mut self,
         worker: WorkerId,
         call: MemoryCall,
@@ -466,10 +374,4 @@ impl Workers {
             let _ = self.ask(&[worker], kind, identity.encode().as_bytes(), until);
         }
     }
-}
-
-/// Time to undo something, whatever was left of the time to do it.
-fn later(until: Instant) -> Instant {
-    let now = Instant::now();
-    until.max(now.checked_add(UNDO_LIMIT).unwrap_or(now))
 }

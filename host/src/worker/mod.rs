@@ -8,6 +8,7 @@
 mod call;
 mod chip;
 mod death;
+mod domain;
 mod error;
 mod failure;
 mod hello;
@@ -30,10 +31,11 @@ use std::time::Duration;
 use crate::device::DeviceKind;
 
 pub use death::Death;
+pub use domain::Domain;
 pub use error::{SpawnError, SubmitError, WaitError};
 pub use failure::Failure;
 pub use kernel::{HostArgument, KernelError, Kernels};
-pub use memory::{DeviceBuffer, Domain};
+pub use memory::DeviceBuffer;
 pub use memory_error::MemoryError;
 pub use records::DeviceNameError;
 pub use reply::{Completion, KeptImport, Reply, TaskFailure, WorkerId};

@@ -101,15 +101,15 @@ impl Leaf<'_> {
     }
 
     fn hello(&self) -> Result<Hello, Failure> {
-        let (driver, owner) = match self {
-            Self::Chip(chip) => (chip.memory().driver(), Some(chip.memory().owner_instance_id())),
-            Self::Sub { driver, .. } => (driver, None),
+        let (peer, owner) = match self {
+            Self::Chip(chip) => (chip.memory().peer_number(), Some(chip.memory().owner_instance_id())),
+            Self::Sub { driver, .. } => (driver.peer_number(), None),
             Self::Missing(failure) => return Err(failure.clone()),
         };
         let pid = current_pid().cast_signed();
         Ok(Hello {
             pid: I32::new(pid),
-            peer: I32::new(driver.peer_number().unwrap_or(pid)),
+            peer: I32::new(peer.unwrap_or(pid)),
             is_chip: I32::new(i32::from(owner.is_some())),
             owner_instance_id: owner.map_or([0; 8], |owner| owner.0),
         })

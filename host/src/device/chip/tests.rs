@@ -9,7 +9,7 @@ use crate::device::{LaunchError, SimulatedChip, SimulatedChipOptions};
 use crate::kernels::{Call, Kernel};
 use crate::memory::{Operand, Strided};
 use crate::owner::{Buffer, Endpoint};
-use crate::vmm::{Admission, VmmDriver};
+use crate::vmm::Admission;
 use crate::worker::{KernelError, Kernels};
 
 const APART: SimulatedChipOptions = SimulatedChipOptions { reaches_host_memory: false, ..OPTIONS };
@@ -252,7 +252,7 @@ fn memory_that_one_chip_shares_by_handle_is_read_by_its_own_tasks_and_by_those_o
             chip.memory().copy_from(to.identity(), 0, &mut found).unwrap();
             assert_eq!(found, [8; 64]);
         }
-        let peer = other.memory().driver().peer_number().unwrap();
+        let peer = other.memory().peer_number().unwrap();
         owner.memory().permit(shared.identity(), &[peer]).unwrap();
         let from = other.allocate(|memory| memory.malloc(64, Access::ReadWrite)).unwrap();
         other.memory().copy_to(from.identity(), 0, &[9; 64]).unwrap();

@@ -93,6 +93,8 @@ pub enum NameError {
     },
     /// It was freed, never existed, or is not what the descriptor says.
     Own(OwnError),
+    /// It could not be imported.
+    Vmm(VmmError),
     /// It has no address on the device.
     NotDeviceMemory {
         /// What it is.
@@ -153,10 +155,11 @@ impl CopyError {
 impl NameError {
     /// The frozen number, name and fault.
     #[must_use]
-    pub const fn code(self) -> Code {
+    pub fn code(self) -> Code {
         match self {
             Self::OtherChip { .. } => Code::DeviceOtherChip,
             Self::Own(error) => error.code(),
+            Self::Vmm(error) => error.code(),
             Self::NotDeviceMemory { .. } => Code::NotResolvable,
         }
     }
@@ -243,6 +246,7 @@ impl fmt::Display for NameError {
                 write!(f, "{identity} is memory of another chip than {here}, where the task runs")
             }
             Self::Own(error) => error.fmt(f),
+            Self::Vmm(error) => error.fmt(f),
             Self::NotDeviceMemory { backend_kind } => {
                 write!(f, "a {backend_kind} backing has no address on the device")
             }

@@ -4,6 +4,7 @@
 //! is, so whoever still has an old one is told so, whatever lies at the address by then.
 
 mod error;
+mod sharing;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -20,14 +21,18 @@ use bufabi_core::{Access, Descriptor, Identity, OwnerInstanceId, RawDescriptor};
 pub use error::{AllocateError, CopyError, FreeError, NameError, PermitError};
 pub use window::{WINDOW_ALIGNMENT, WindowPart};
 
+use self::sharing::{AscendSharing, Sharing};
 use self::window::Window;
 use super::{Device, DeviceError, DeviceRange};
+use crate::consumer::Resolution;
 use crate::memory::mapping::count_copied;
 use crate::owner::{Buffer, CreateError, Endpoint, Made, OwnError};
 use crate::sys::OsError;
+use crate::sys::ascendcl::MemoryAttribute;
 use crate::sys::process::current_pid;
-use crate::vmm::memfd::{Broker, BrokerThread, MemfdOptions};
-use crate::vmm::{Admission, MemfdDriver, OrderFault, VmmDriver, VmmError};
+use crate::vmm::acl::AclDevice;
+use crate::vmm::memfd::MemfdOptions;
+use crate::vmm::{AclDriver, Admission, MemfdDriver, OrderFault, VmmError};
 
 /// Memory that a device would not take back. It is lost until the device is reset, and nobody can name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,7 +52,7 @@ pub struct DeviceMemory<'d> {
     /// By their first buffers.
     windows: HashMap<Identity, Window>,
     leaked: Leaked,
-    shared: Shared,
+    sharing: Sharing,
     creator: u32,
 }
 
@@ -66,14 +71,6 @@ enum Place {
     Window { first: Identity },
     /// Exported by handle.
     Shareable { handle: NonZeroU64 },
-}
-
-/// Memory that is exported by handle.
-#[derive(Debug)]
-struct Shared {
-    driver: Arc<MemfdDriver>,
-    /// Importers may come while a kernel runs, and do not wait for it: so a thread serves them, from the first export on.
-    broker: Option<BrokerThread>,
 }
 
 impl<'d> DeviceMemory<'d> {
@@ -96,9 +93,26 @@ impl<'d> DeviceMemory<'d> {
             live: HashMap::new(),
             windows: HashMap::new(),
             leaked: Leaked::default(),
-            shared: Shared { driver, broker: None },
+            sharing: Sharing::Software { driver, broker: None },
             creator: current_pid(),
         }
+    }
+
+    /// A new endpoint incarnation that owns the memory of a device of the Ascend driver, and shares it by handle through that driver:
+    /// of physical memory of that attribute.
+    ///
+    /// # Errors
+    /// [`VmmError::Os`] when no random bytes can be had, and as [`AclDriver::new`].
+    pub fn on_ascend(
+        device: &'d dyn Device,
+        number: AclDevice,
+        attribute: MemoryAttribute,
+    ) -> Result<Self, VmmError> {
+        let endpoint = Endpoint::new()?;
+        let driver = AclDriver::new(endpoint.owner_instance_id(), number, attribute)?;
+        let mut memory = Self::of_endpoint(device, number.logical, endpoint);
+        memory.sharing = Sharing::Ascend(Box::new(AscendSharing::new(driver)));
+        Ok(memory)
     }
 
     /// Its name, the first part of every identity that it gives out.
@@ -119,10 +133,21 @@ impl<'d> DeviceMemory<'d> {
         self.device
     }
 
-    /// What exports and imports memory by handle.
+    /// The software that exports and imports memory by handle; `None` where the device's driver does.
     #[must_use]
-    pub const fn driver(&self) -> &Arc<MemfdDriver> {
-        &self.shared.driver
+    pub const fn software(&self) -> Option<&Arc<MemfdDriver>> {
+        match &self.sharing {
+            Sharing::Software { driver, .. } => Some(driver),
+            Sharing::Ascend(_) => None,
+        }
+    }
+
+    /// The number by which owners permit this chip to import.
+    ///
+    /// # Errors
+    /// [`VmmError::Driver`], [`VmmError::Forked`].
+    pub fn peer_number(&self) -> Result<i32, VmmError> {
+        self.sharing.peer_number()
     }
 
     /// Buffers that are alive.
@@ -168,11 +193,8 @@ impl<'d> DeviceMemory<'d> {
         access: Access,
         admission: Admission,
     ) -> Result<Descriptor, AllocateError> {
-        if self.shared.broker.is_none() {
-            let broker = Broker::new(&self.shared.driver).and_then(Broker::spawn);
-            self.shared.broker = Some(broker.map_err(AllocateError::Broker)?);
-        }
-        let buffer = self.endpoint.create_shareable(&self.shared.driver, nbytes, access, admission)?;
+        self.check_process()?;
+        let buffer = self.sharing.create(&self.endpoint, nbytes, access, admission)?;
         match buffer.descriptor().map(|descriptor| descriptor.body()) {
             Ok(Body::VmmShareable { shareable_handle: handle, .. }) => {
                 self.record(buffer, Place::Shareable { handle })
@@ -189,9 +211,7 @@ impl<'d> DeviceMemory<'d> {
     pub fn permit(&self, identity: Identity, peers: &[i32]) -> Result<(), PermitError> {
         self.endpoint.lookup(identity).map_err(PermitError::Own)?;
         match self.live.get(&identity).map(|live| live.place) {
-            Some(Place::Shareable { handle }) => {
-                self.shared.driver.permit(handle, peers).map_err(PermitError::Vmm)
-            }
+            Some(Place::Shareable { handle }) => self.sharing.permit(handle, peers).map_err(PermitError::Vmm),
             Some(Place::Malloc { .. } | Place::Window { .. }) | None => {
                 Err(PermitError::Vmm(VmmError::Order(OrderFault::NoWhitelist)))
             }
@@ -219,7 +239,12 @@ impl<'d> DeviceMemory<'d> {
             Place::Malloc { address } => {
                 self.give_back(address, nbytes).map_err(|error| FreeError::Leaked { identity, nbytes, error })
             }
-            Place::Window { .. } | Place::Shareable { .. } => Ok(()),
+            Place::Shareable { .. } => self.sharing.free(identity).map_err(|error| {
+                let error = DeviceError::Vmm(error);
+                self.count_leaked(nbytes);
+                FreeError::Leaked { identity, nbytes, error }
+            }),
+            Place::Window { .. } => Ok(()),
         }
     }
 
@@ -275,6 +300,25 @@ impl<'d> DeviceMemory<'d> {
         }
     }
 
+    /// Where a task's VMM_SHAREABLE buffer lies on the device, this chip's own or imported; `None` where processes map it instead.
+    ///
+    /// # Errors
+    /// [`NameError::Own`], [`NameError::Vmm`].
+    pub(super) fn shared_range<H: Holds<RawDescriptor>>(
+        &mut self,
+        descriptor: &Descriptor<H>,
+    ) -> Result<Option<(DeviceRange, Resolution)>, NameError> {
+        if descriptor.identity().owner_instance_id() == self.owner_instance_id() {
+            self.endpoint.check(descriptor).map_err(NameError::Own)?;
+        }
+        self.sharing.range(descriptor).map_err(NameError::Vmm)
+    }
+
+    /// Lets go of what was imported through the device's driver. That nothing was is no error.
+    pub(super) fn release_import(&mut self, identity: Identity) {
+        self.sharing.release(identity);
+    }
+
     /// Checks a copy, and gives the device address where it starts; `None` for memory that is mapped instead.
     fn check_copy(
         &self,
@@ -293,8 +337,12 @@ impl<'d> DeviceMemory<'d> {
         if nbytes.checked_sub(offset).is_none_or(|room| length > room) {
             return Err(CopyError::OutOfRange { offset, length, nbytes });
         }
+        let base = match address(&body) {
+            Some(base) => Some(base),
+            None => self.sharing.address(identity).map_err(DeviceError::Vmm)?,
+        };
         // An allocation does not wrap.
-        Ok(address(&body).map(|base| base.saturating_add(offset)))
+        Ok(base.map(|base| base.saturating_add(offset)))
     }
 
     fn mapped(&self, identity: Identity, offset: u64) -> Result<(&crate::memory::Mapping, usize), CopyError> {
@@ -326,10 +374,16 @@ impl<'d> DeviceMemory<'d> {
     /// Gives memory back that nobody can name, or counts it as leaked.
     pub(super) fn give_back(&mut self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
         self.check_process()?;
-        self.device.free(address).inspect_err(|_| {
-            self.leaked.allocations = self.leaked.allocations.saturating_add(1);
-            self.leaked.nbytes = self.leaked.nbytes.saturating_add(nbytes);
-        })
+        let freed = self.device.free(address);
+        if freed.is_err() {
+            self.count_leaked(nbytes);
+        }
+        freed
+    }
+
+    const fn count_leaked(&mut self, nbytes: u64) {
+        self.leaked.allocations = self.leaked.allocations.saturating_add(1);
+        self.leaked.nbytes = self.leaked.nbytes.saturating_add(nbytes);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::backend::vmm_shareable::VmmShareable;
 use crate::consumer::{Consumer, DEFAULT_CAPACITY};
 use crate::device::testing::{Asked, OPTIONS, REFUSED, Stubborn, simulated};
 use crate::sys::random::random_bytes;
+use crate::vmm::VmmDriver;
 
 fn stale(identity: Identity) -> OwnError {
     let (buffer_id, generation) = (identity.buffer_id(), identity.generation());

@@ -6,6 +6,7 @@ use bufabi_core::{Access, Blob, ChipStorageTaskArgs, Code, DType, Descriptor, Te
 use bufabi_host::device::memory::WindowPart;
 use bufabi_host::device::{AscendDevice, Chip, ChipRuntime, DeviceError, LaunchError};
 use bufabi_host::sys::ascendcl::{AscendCl, DeviceAddress};
+use bufabi_host::vmm::Admission;
 use bufabi_tests::unhex;
 
 use crate::{hex, number};
@@ -65,6 +66,18 @@ pub(crate) fn answer(chip: &mut Chip<'_>, words: &[&str]) -> Answer {
                 made.iter().map(|descriptor| hex(&descriptor.encode())).collect::<Vec<_>>().join(" ")
             })
         }
+        ["share", nbytes, granted, admission] => {
+            let (nbytes, granted) = (number(nbytes)?, access(granted));
+            let admission = if *admission == "anyone" { Admission::Anyone } else { Admission::Listed };
+            said!(chip.allocate(|memory| memory.create_shareable(nbytes, granted, admission)))
+                .map(|made| hex(&made.encode()))
+        }
+        ["number"] => said!(chip.memory().peer_number()).map(|number| number.to_string()),
+        ["permit", buffer, peer] => {
+            said!(chip.memory().permit(descriptor(buffer)?.identity(), &[number(peer)?]))
+                .map(|()| String::new())
+        }
+        ["release", buffer] => said!(chip.release(descriptor(buffer)?.identity())).map(|()| String::new()),
         ["free", buffer] => said!(chip.free(descriptor(buffer)?.identity())).map(|()| String::new()),
         ["free-window", buffer] => {
             said!(chip.free_window(descriptor(buffer)?.identity())).map(|()| String::new())

@@ -1,6 +1,6 @@
 //! A process that shares device memory with others, told what to do line by line: tests drive several of it, in any order.
 //!
-//! `vmm-peer memfd OWNER DEVICE` or `vmm-peer acl OWNER LOGICAL VISIBLE`, OWNER being 16 hex digits; or `vmm-peer chip LOGICAL`, which
+//! `vmm-peer memfd OWNER DEVICE` or `vmm-peer acl OWNER LOGICAL VISIBLE`, OWNER being 16 hex digits; or `vmm-peer chip LOGICAL VISIBLE`, which
 //! owns a device's memory and runs tasks there. Each line of standard input is
 //! a command and is answered with one line: `ok ...`, or `error CODE TEXT`. It ends with its input.
 #![forbid(unsafe_code)]
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bufabi_core::{Access, Descriptor, Identity, OwnerInstanceId};
-use bufabi_host::device::{Chip, Device};
+use bufabi_host::device::{Chip, Device, DeviceMemory};
 use bufabi_host::memory::AddressRange;
 use bufabi_host::sys::ascendcl::MemoryAttribute;
 use bufabi_host::sys::memfd::{self, Pages};
@@ -52,19 +52,25 @@ fn main() -> Result<(), String> {
                 }
             }
         }
-        ["chip", logical] => match chip::open(number(logical)?) {
-            Ok(device) => serve_chip(&device, number(logical)?),
+        ["chip", logical, visible] => match chip::open(number(logical)?) {
+            Ok(device) => {
+                let number = AclDevice { logical: number(logical)?, visible: number(visible)? };
+                serve_chip(&device, number)
+            }
             Err(error) => {
                 println!("{error}");
                 Ok(())
             }
         },
-        _ => Err("usage: vmm-peer memfd OWNER DEVICE | acl OWNER LOGICAL VISIBLE | chip LOGICAL".to_owned()),
+        _ => Err("usage: vmm-peer memfd OWNER DEVICE | acl OWNER LOGICAL VISIBLE | chip LOGICAL VISIBLE"
+            .to_owned()),
     }
 }
 
-fn serve_chip(device: &dyn Device, device_id: i32) -> Result<(), String> {
-    let mut chip = Chip::new(device, device_id).map_err(|error| error.to_string())?;
+fn serve_chip(device: &dyn Device, number: AclDevice) -> Result<(), String> {
+    let memory = DeviceMemory::on_ascend(device, number, MemoryAttribute::HbmHuge);
+    let memory = memory.map_err(|error| error.to_string())?;
+    let mut chip = Chip::of_memory(memory).map_err(|error| error.to_string())?;
     println!("ok ready");
     for line in std::io::stdin().lines() {
         let line = line.map_err(|error| error.to_string())?;
