@@ -21,8 +21,8 @@ const BUDGETED: [&str; 5] = [
 ];
 
 /// What every C program of the conversation is made of, beside its machine.
-const C_SOURCES: [&str; 5] =
-    ["c/conversation.c", "c/measure.c", "c/arguments.c", "c/records.c", "c/tables.c"];
+const C_SOURCES: [&str; 6] =
+    ["c/conversation.c", "c/measure.c", "c/arguments.c", "c/records.c", "c/tables.c", "c/messages.c"];
 
 const C: [&str; 2] = ["-std=c11", "-Wno-unknown-pragmas"];
 
@@ -111,11 +111,11 @@ fn everything(_: &str) -> bool {
 }
 
 fn no_arguments_in_c(request: &str) -> bool {
-    !["arguments", "records", "tables"].contains(&request)
+    !["arguments", "records", "tables", "messages"].contains(&request)
 }
 
 fn everything_in_cpp(request: &str) -> bool {
-    !["records", "tables"].contains(&request)
+    !["records", "tables", "messages"].contains(&request)
 }
 
 /// C firmware answers as the core does on this machine; the stack of each function, measured over all requests.

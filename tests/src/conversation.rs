@@ -51,7 +51,7 @@ pub fn requests() -> Result<Vec<Request>, String> {
     for blob in tasks()? {
         requests.push(task(&blob, blob.len()));
     }
-    for misuse in ["arguments", "records", "tables"] {
+    for misuse in ["arguments", "records", "tables", "messages"] {
         requests.push(Request { text: misuse.to_owned(), answer: "ok".to_owned() });
     }
     Ok(requests)

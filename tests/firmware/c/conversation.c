@@ -233,6 +233,8 @@ static void answer_request(char *rest) {
         answer_misuse(use_of_tables());
     } else if (same_text(request, "records")) {
         answer_misuse(use_of_records());
+    } else if (same_text(request, "messages")) {
+        answer_misuse(use_of_queue());
     } else if (same_text(request, "stack")) {
         answer_stack();
     } else {

@@ -16,7 +16,10 @@
     each(owner_table_finish_release) each(owner_table_count) each(owner_table_release)                         \
     each(import_table_create) each(import_table_find) each(import_table_insert) each(import_table_pin)         \
     each(import_table_unpin) each(import_table_remove) each(import_table_evict) each(import_table_count)       \
-    each(import_table_release)
+    each(import_table_release)                                                                                 \
+    each(queue_attach) each(queue_detach) each(queue_abort) each(queue_peer_aborted) each(queue_poison)        \
+    each(queue_receive) each(queue_read) each(queue_release) each(queue_is_drained) each(queue_send)           \
+    each(queue_reserve) each(queue_write) each(queue_commit) each(queue_cancel)
 
 #define MEASURED_INDEX(name) MEASURED_##name,
 enum { MEASURED_FUNCTIONS(MEASURED_INDEX) FUNCTIONS };

@@ -14,6 +14,9 @@ uint32_t use_of_records(void);
 /* Tables of owners and imports, and storage that is none, not any more, or of the other kind. */
 uint32_t use_of_tables(void);
 
+/* A task's end of a message queue, whose other side is written by hand. */
+uint32_t use_of_queue(void);
+
 /* ---- For those that use it ---- */
 
 struct expectations {
