@@ -71,10 +71,10 @@ fn cargo(target: &str, folder: &Path) -> Result<Command, String> {
 }
 
 /// Where a build for `target` puts what it made.
-fn built(command: &Command, target: &str) -> Result<PathBuf, String> {
+fn built(command: &Command, target: &str, profile: &str) -> Result<PathBuf, String> {
     let mut arguments = command.get_args().skip_while(|argument| *argument != "--target-dir").skip(1);
     let folder = arguments.next().ok_or("no target directory")?;
-    Ok(Path::new(folder).join(target).join("firmware"))
+    Ok(Path::new(folder).join(target).join(profile))
 }
 
 /// Builds the firmware library with its panic handler and these features more; `folder` keeps what is built.
@@ -92,7 +92,7 @@ pub fn firmware_library(target: &str, features: &[&str], folder: &Path) -> Resul
     run(&mut command)?;
     // The next set of features would take its place.
     let library = folder.join(format!("libbufabi_firmware-{}.a", [&[target], features].concat().join("-")));
-    let made = built(&command, target)?.join("libbufabi_firmware.a");
+    let made = built(&command, target, "firmware")?.join("libbufabi_firmware.a");
     fs::copy(&made, &library).map_err(|error| format!("{}: {error}", made.display()))?;
     Ok(library)
 }
@@ -108,7 +108,7 @@ fn building() -> MutexGuard<'static, ()> {
 /// # Errors
 /// What the compiler said.
 pub fn rust_firmware(folder: &Path) -> Result<PathBuf, String> {
-    bare_firmware("virt", folder)
+    bare_firmware("virt", "firmware", folder)
 }
 
 /// Builds the firmware that runs tasks, for the bare `virt` machine.
@@ -116,19 +116,19 @@ pub fn rust_firmware(folder: &Path) -> Result<PathBuf, String> {
 /// # Errors
 /// What the compiler said.
 pub fn device_firmware(folder: &Path) -> Result<PathBuf, String> {
-    bare_firmware("device", folder)
+    bare_firmware("device", "device", folder)
 }
 
-fn bare_firmware(name: &str, folder: &Path) -> Result<PathBuf, String> {
+fn bare_firmware(name: &str, profile: &str, folder: &Path) -> Result<PathBuf, String> {
     let _building = building();
     let script = root().join(format!("firmware-shim/examples/{name}/{name}.ld"));
     let mut command = cargo(BARE_AARCH64, folder)?;
     command.env("CARGO_TARGET_AARCH64_UNKNOWN_NONE_LINKER", "ld.lld");
     command.current_dir(root()).args(["-p", "bufabi-firmware", "--example", name, "--locked", "--quiet"]);
-    command.args(["--profile", "firmware", "--target", BARE_AARCH64, "--features", "panic-handler", "--"]);
+    command.args(["--profile", profile, "--target", BARE_AARCH64, "--features", "panic-handler", "--"]);
     command.arg(format!("-Clink-arg=-T{}", script.display()));
     run(&mut command)?;
-    Ok(built(&command, BARE_AARCH64)?.join("examples").join(name))
+    Ok(built(&command, BARE_AARCH64, profile)?.join("examples").join(name))
 }
 
 /// Compiles C or C++ against the library's headers, warnings denied; sources are named from `tests/firmware`.

@@ -30,7 +30,7 @@ check_for_device() {
 # The example, each chip a machine that runs the firmware which section `unit` has built.
 run_in_qemu() {
     local image
-    image=$(find "$(target_folder)/tmp/firmware" -type f -path '*/firmware/examples/device' -print -quit)
+    image=$(find "$(target_folder)/tmp/firmware" -type f -path '*/device/examples/device' -print -quit)
     [[ -n $image ]] || { printf 'section unit has built no firmware\n' && return 1; }
     BUFABI_FIRMWARE=$image cargo run --locked --quiet --bin bufabi -- run examples/gram-qemu.json
 }
