@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot build or run fails it")]
 
 mod graphs;
+mod misuse;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -137,6 +138,17 @@ fn the_library_does_from_cpp_what_it_should_with_sanitizers() {
 }
 
 #[test]
+fn every_pointer_of_every_function_that_is_null_misaligned_or_anothers_gets_its_status() {
+    let header = fs::read_to_string(root().join("host/include/bufabi/bufabi.h")).unwrap();
+    let (text, calls) = misuse::program(&header);
+    let source = builds().join("misuse.c");
+    fs::write(&source, text).unwrap();
+    let mut program = program("misuse", "cc", &C, &[source.to_str().unwrap()], Watch::Sanitizers);
+    assert_eq!(run(&mut program).unwrap(), format!("{calls} checks, 0 failures\n"));
+    assert!(calls > 250, "{calls} calls");
+}
+
+#[test]
 fn the_header_for_cpp_does_without_exceptions_and_in_later_standards() {
     for flags in [&["-std=c++17", "-fno-exceptions"], &["-std=c++20", "-Wconversion"], &["-std=c++23", "-O2"]]
     {
@@ -226,6 +238,25 @@ fn pkg_config_tells_how_to_build_it_too() {
     compile.arg(format!("-Wl,-rpath,{}", installed().join("lib").display()));
     run(&mut compile).unwrap();
     gram(&out);
+}
+
+#[test]
+fn the_first_program_of_the_documentation_prints_what_it_says() {
+    let page = fs::read_to_string(root().join("docs/embedding-host.md")).unwrap();
+    let block = |language: &str| {
+        let (_, rest) = page.split_once(&format!("\n```{language}\n")).unwrap();
+        rest.split_once("```").unwrap().0
+    };
+    let folder = builds().join("first");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("first.cpp"), block("cpp")).unwrap();
+    let project = page.split_once("<<'END'\n").unwrap().1.split_once("END\n").unwrap().0;
+    fs::write(folder.join("CMakeLists.txt"), project).unwrap();
+    let prefix = format!("-DCMAKE_PREFIX_PATH={}", installed().display());
+    run(Command::new("cmake").current_dir(&folder).args(["-B", "build", &prefix])).unwrap();
+    run(Command::new("cmake").current_dir(&folder).args(["--build", "build"])).unwrap();
+    assert_eq!(run(&mut Command::new(folder.join("build/first"))).unwrap(), "1.5\n");
 }
 
 /// The functions that the header declares.
