@@ -73,6 +73,7 @@ const HOST: Header = Header {
         ("ConsumerCounters", "bufabi_consumer_counters_t"),
         ("ConsumerHandle", "bufabi_consumer_t"),
         ("DescriptorFields", "bufabi_descriptor_fields_t"),
+        ("DomainHandle", "bufabi_domain_t"),
         ("EdgeFields", "bufabi_edge_t"),
         ("EndpointHandle", "bufabi_endpoint_t"),
         ("FinishedFields", "bufabi_finished_t"),
@@ -119,7 +120,10 @@ const HOST: Header = Header {
         ("VmmHandle", "bufabi_vmm_t"),
         ("WORKER_CHIP", "BUFABI_WORKER_CHIP"),
         ("WORKER_HOST", "BUFABI_WORKER_HOST"),
+        ("WORKER_QEMU_CHIP", "BUFABI_WORKER_QEMU_CHIP"),
+        ("WORKER_STAGED_CHIP", "BUFABI_WORKER_STAGED_CHIP"),
         ("WORKER_SUB", "BUFABI_WORKER_SUB"),
+        ("WindowPartFields", "bufabi_window_part_t"),
         ("WorkerFields", "bufabi_worker_t"),
     ],
 };

@@ -132,6 +132,16 @@
 #define BUFABI_WORKER_HOST 2
 
 /**
+ * A simulated chip that does not reach this machine's memory: arguments there are copied to it and back, once each.
+ */
+#define BUFABI_WORKER_STAGED_CHIP 3
+
+/**
+ * A chip that is a machine in QEMU, with the firmware that the environment names in BUFABI_FIRMWARE; it runs that firmware's kernels.
+ */
+#define BUFABI_WORKER_QEMU_CHIP 4
+
+/**
  * 0 is success; any other number is the first rule that was broken. `bufabi_status.h` lists them.
  */
 typedef int32_t bufabi_status_t;
@@ -247,6 +257,44 @@ typedef struct bufabi_consumer_counters_t {
 } bufabi_consumer_counters_t;
 
 /**
+ * Worker processes, and the tasks that run on them. 0 is none.
+ */
+typedef struct bufabi_orchestrator_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_orchestrator_t;
+
+/**
+ * A buffer of a domain, on each of its chips.
+ */
+typedef struct bufabi_window_part_t {
+  /**
+   * Its bytes.
+   */
+  uint64_t nbytes;
+  /**
+   * What it grants: READ 0, WRITE 1, READWRITE 2.
+   */
+  int32_t access;
+  /**
+   * 0.
+   */
+  uint32_t reserved;
+} bufabi_window_part_t;
+
+/**
+ * Windows of several chips, with buffers at the same places. 0 is none.
+ */
+typedef struct bufabi_domain_t {
+  /**
+   * Nothing to be read into.
+   */
+  uint64_t token;
+} bufabi_domain_t;
+
+/**
  * What an unfinished task names of an endpoint, which cannot be released meanwhile. 0 is none.
  */
 typedef struct bufabi_hold_t {
@@ -333,16 +381,6 @@ typedef bufabi_status_t (*bufabi_run_kernel_t)(void *context,
                                                size_t operand_count,
                                                const uint64_t *scalars,
                                                size_t scalar_count);
-
-/**
- * Worker processes, and the tasks that run on them. 0 is none.
- */
-typedef struct bufabi_orchestrator_t {
-  /**
-   * Nothing to be read into.
-   */
-  uint64_t token;
-} bufabi_orchestrator_t;
 
 /**
  * A task's arguments. 0 is none.
@@ -952,6 +990,124 @@ bufabi_status_t bufabi_consumer_release(struct bufabi_consumer_t consumer);
  * installs it afterwards.
  */
 bufabi_status_t bufabi_survive_shrinking_objects(void);
+
+/**
+ * Allocates `nbytes` bytes on a chip, which grant `access`: DEVICE_MALLOC. Their content is whatever lies there.
+ *
+ * The caller promises:
+ * `descriptor` points to a descriptor that may be written.
+ */
+bufabi_status_t bufabi_device_malloc(struct bufabi_orchestrator_t orchestrator,
+                                     uint32_t worker,
+                                     uint64_t nbytes,
+                                     int32_t access,
+                                     uint64_t nanoseconds,
+                                     bufabi_descriptor_t *descriptor);
+
+/**
+ * Allocates `nbytes` bytes that a chip owns, zero, which grant `access` to every process that imports them by handle: VMM_SHAREABLE.
+ * `admission` is one of `BUFABI_ADMISSION_...`.
+ *
+ * The caller promises:
+ * `descriptor` points to a descriptor that may be written.
+ */
+bufabi_status_t bufabi_device_create_shareable(struct bufabi_orchestrator_t orchestrator,
+                                               uint32_t worker,
+                                               uint64_t nbytes,
+                                               int32_t access,
+                                               int32_t admission,
+                                               uint64_t nanoseconds,
+                                               bufabi_descriptor_t *descriptor);
+
+/**
+ * Lets workers import what the chip `worker` exports by handle.
+ *
+ * The caller promises:
+ * `descriptor` points to a descriptor, and `leaves` to `leaf_count` numbers of workers, that nobody writes during the call.
+ */
+bufabi_status_t bufabi_device_permit(struct bufabi_orchestrator_t orchestrator,
+                                     uint32_t worker,
+                                     const bufabi_descriptor_t *descriptor,
+                                     const uint32_t *leaves,
+                                     size_t leaf_count,
+                                     uint64_t nanoseconds);
+
+/**
+ * Frees memory of a chip by its name: refused while a task that is not over names it, and then nothing has changed. From then on
+ * nobody can name it. Workers that had imported it are told to drop it; `*kept_count` is how many may still have it.
+ *
+ * The caller promises:
+ * `identity` points to an identity that nobody writes during the call, `kept_count` to a size_t that may be written.
+ */
+bufabi_status_t bufabi_device_free(struct bufabi_orchestrator_t orchestrator,
+                                   uint32_t worker,
+                                   const bufabi_identity_t *identity,
+                                   uint64_t nanoseconds,
+                                   size_t *kept_count);
+
+/**
+ * Copies `nbytes` bytes into memory of a chip, from `offset` on, behind everything that the chip was asked for before. What its owner does
+ * not grant, or what does not lie in the one allocation, is refused before the first byte.
+ *
+ * The caller promises:
+ * `identity` points to an identity, and `bytes` to `nbytes` bytes, that nobody writes during the call.
+ */
+bufabi_status_t bufabi_device_copy_to(struct bufabi_orchestrator_t orchestrator,
+                                      uint32_t worker,
+                                      const bufabi_identity_t *identity,
+                                      uint64_t offset,
+                                      const void *bytes,
+                                      size_t nbytes,
+                                      uint64_t nanoseconds);
+
+/**
+ * Copies `nbytes` bytes out of memory of a chip, from `offset` on, as `bufabi_device_copy_to` copies into it.
+ *
+ * The caller promises:
+ * `identity` points to an identity that nobody writes during the call, `out` to `nbytes` bytes that may be written.
+ */
+bufabi_status_t bufabi_device_copy_from(struct bufabi_orchestrator_t orchestrator,
+                                        uint32_t worker,
+                                        const bufabi_identity_t *identity,
+                                        uint64_t offset,
+                                        void *out,
+                                        size_t nbytes,
+                                        uint64_t nanoseconds);
+
+/**
+ * Pieces of device memory that are live, on all chips.
+ *
+ * The caller promises:
+ * `live` points to a size_t that may be written.
+ */
+bufabi_status_t bufabi_device_live(struct bufabi_orchestrator_t orchestrator, size_t *live);
+
+/**
+ * Takes a window on each of the chips, zero, and carves a buffer for each part from each of them: VMM_WINDOW. All of it is there, or
+ * nothing. The descriptors are written chip by chip, each in the order of the parts: there is room for `chip_count` times
+ * `part_count` of them.
+ *
+ * The caller promises:
+ * `chips` points to `chip_count` numbers of workers and `parts` to `part_count` parts that nobody writes during the call, `descriptors` to
+ * `capacity` descriptors and `domain` to a handle that may be written.
+ */
+bufabi_status_t bufabi_domain_create(struct bufabi_orchestrator_t orchestrator,
+                                     const uint32_t *chips,
+                                     size_t chip_count,
+                                     const struct bufabi_window_part_t *parts,
+                                     size_t part_count,
+                                     uint64_t nanoseconds,
+                                     bufabi_descriptor_t *descriptors,
+                                     size_t capacity,
+                                     struct bufabi_domain_t *domain);
+
+/**
+ * Frees a domain: refused while a task that is not over names any of its buffers, and then nothing has changed. From then on nobody can name
+ * any of them, every chip is told to take its window back, and the handle is none.
+ */
+bufabi_status_t bufabi_domain_free(struct bufabi_orchestrator_t orchestrator,
+                                   struct bufabi_domain_t domain,
+                                   uint64_t nanoseconds);
 
 /**
  * Makes an endpoint incarnation of this process, after any fork, with a random name. It has up to `capacity` buffers alive at once; 0

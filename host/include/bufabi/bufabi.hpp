@@ -49,7 +49,13 @@ enum class Relation : std::int32_t {
 enum class Policy : std::int32_t { full = BUFABI_POLICY_FULL, producers = BUFABI_POLICY_PRODUCERS };
 enum class Admission : std::int32_t { listed = BUFABI_ADMISSION_LISTED, anyone = BUFABI_ADMISSION_ANYONE };
 enum class Sharing : std::int32_t { shared = BUFABI_SHARING_SHARED, copied = BUFABI_SHARING_COPIED };
-enum class WorkerKind : std::int32_t { chip = BUFABI_WORKER_CHIP, sub = BUFABI_WORKER_SUB, host = BUFABI_WORKER_HOST };
+enum class WorkerKind : std::int32_t {
+    chip = BUFABI_WORKER_CHIP,
+    sub = BUFABI_WORKER_SUB,
+    host = BUFABI_WORKER_HOST,
+    staged_chip = BUFABI_WORKER_STAGED_CHIP,
+    qemu_chip = BUFABI_WORKER_QEMU_CHIP,
+};
 enum class Resolution : std::int32_t {
     mapped_now = BUFABI_RESOLUTION_MAPPED_NOW,
     already_mapped = BUFABI_RESOLUTION_ALREADY_MAPPED,
@@ -803,6 +809,25 @@ inline Result<std::uint32_t> kernel_number(std::string_view name, bool accumulat
     return {status, kernel};
 }
 
+/// Memory of a chip: a name, which frees nothing by itself.
+struct DeviceMemory {
+    std::uint32_t worker;
+    Descriptor descriptor;
+
+    Result<Tensor> tensor(const View &view) const { return encode(descriptor, view); }
+    Result<Tensor> row_major(DType dtype, Span<const std::uint32_t> shape, std::uint64_t byte_offset = 0) const {
+        const auto view = bufabi::row_major(dtype, shape, byte_offset);
+        return view ? tensor(view.value()) : Result<Tensor>(view.status(), {});
+    }
+};
+
+/// Windows of several chips, with buffers at the same places. It is freed by its orchestrator.
+struct Domain {
+    bufabi_domain_t handle;
+    /// Chip by chip, each in the order of the parts.
+    std::vector<Descriptor> descriptors;
+};
+
 /// Worker processes, and the tasks that run on them.
 class Orchestrator : public Handle<bufabi_orchestrator_t, bufabi_orchestrator_release> {
   public:
@@ -865,6 +890,65 @@ class Orchestrator : public Handle<bufabi_orchestrator_t, bufabi_orchestrator_re
         std::size_t kept = 0;
         const auto status = bufabi_orchestrator_release_imports(raw(), &identity, detail::count(limit), nullptr, 0, &kept);
         return {status, kept};
+    }
+
+    /// Memory of a chip; its content is whatever lies there.
+    Result<DeviceMemory> malloc(std::uint32_t worker, std::uint64_t nbytes, Access access,
+                                std::chrono::nanoseconds limit) const {
+        DeviceMemory memory{worker, {}};
+        const auto status = bufabi_device_malloc(raw(), worker, nbytes, static_cast<std::int32_t>(access),
+                                                 detail::count(limit), &memory.descriptor);
+        return {status, memory};
+    }
+
+    /// Memory of a chip, zero, that others import by handle.
+    Result<DeviceMemory> create_shareable(std::uint32_t worker, std::uint64_t nbytes, Access access,
+                                          Admission admission, std::chrono::nanoseconds limit) const {
+        DeviceMemory memory{worker, {}};
+        const auto status =
+            bufabi_device_create_shareable(raw(), worker, nbytes, static_cast<std::int32_t>(access),
+                                           static_cast<std::int32_t>(admission), detail::count(limit), &memory.descriptor);
+        return {status, memory};
+    }
+
+    /// Lets workers import it.
+    Result<void> permit(const DeviceMemory &memory, Span<const std::uint32_t> leaves,
+                        std::chrono::nanoseconds limit) const {
+        return Result<void>(bufabi_device_permit(raw(), memory.worker, &memory.descriptor, leaves.data(), leaves.size(),
+                                                 detail::count(limit)));
+    }
+
+    /// Frees it; how many workers may still have it mapped.
+    Result<std::size_t> free(const DeviceMemory &memory, std::chrono::nanoseconds limit) const {
+        std::size_t kept = 0;
+        const auto status = bufabi_device_free(raw(), memory.worker, &memory.descriptor.identity, detail::count(limit), &kept);
+        return {status, kept};
+    }
+
+    Result<void> copy_to(const DeviceMemory &memory, std::uint64_t offset, Span<const std::uint8_t> bytes,
+                         std::chrono::nanoseconds limit) const {
+        return Result<void>(bufabi_device_copy_to(raw(), memory.worker, &memory.descriptor.identity, offset, bytes.data(),
+                                                  bytes.size(), detail::count(limit)));
+    }
+
+    Result<void> copy_from(const DeviceMemory &memory, std::uint64_t offset, Span<std::uint8_t> out,
+                           std::chrono::nanoseconds limit) const {
+        return Result<void>(bufabi_device_copy_from(raw(), memory.worker, &memory.descriptor.identity, offset, out.data(),
+                                                    out.size(), detail::count(limit)));
+    }
+
+    /// Windows of several chips.
+    Result<Domain> create_domain(Span<const std::uint32_t> chips, Span<const bufabi_window_part_t> parts,
+                                 std::chrono::nanoseconds limit) const {
+        Domain domain{{0}, std::vector<Descriptor>(chips.size() * parts.size())};
+        const auto status =
+            bufabi_domain_create(raw(), chips.data(), chips.size(), parts.data(), parts.size(), detail::count(limit),
+                                 domain.descriptors.data(), domain.descriptors.size(), &domain.handle);
+        return {status, std::move(domain)};
+    }
+
+    Result<void> free_domain(const Domain &domain, std::chrono::nanoseconds limit) const {
+        return Result<void>(bufabi_domain_free(raw(), domain.handle, detail::count(limit)));
     }
 };
 

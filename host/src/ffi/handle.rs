@@ -40,10 +40,12 @@ pub(super) enum Kind {
     Region = 12,
     /// An end of a message queue.
     Queue = 13,
+    /// Windows of several chips.
+    Domain = 14,
 }
 
 impl Kind {
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 14] = [
         Self::TaskArgs,
         Self::Tracker,
         Self::Endpoint,
@@ -57,6 +59,7 @@ impl Kind {
         Self::Orchestrator,
         Self::Region,
         Self::Queue,
+        Self::Domain,
     ];
 
     #[expect(clippy::as_conversions, reason = "the number is what the value is made of")]

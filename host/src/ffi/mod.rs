@@ -21,6 +21,7 @@ mod check;
 #[path = "../../../core/c-abi/chip.rs"]
 mod chip;
 mod consumer;
+mod device;
 mod endpoint;
 mod handle;
 mod heap;
@@ -65,6 +66,11 @@ pub use consumer::{
     RESOLUTION_OWN, bufabi_consumer_close, bufabi_consumer_counters, bufabi_consumer_create,
     bufabi_consumer_evict_unused, bufabi_consumer_forget, bufabi_consumer_import, bufabi_consumer_release,
     bufabi_survive_shrinking_objects,
+};
+pub use device::{
+    DomainHandle, WindowPartFields, bufabi_device_copy_from, bufabi_device_copy_to,
+    bufabi_device_create_shareable, bufabi_device_free, bufabi_device_live, bufabi_device_malloc,
+    bufabi_device_permit, bufabi_domain_create, bufabi_domain_free,
 };
 pub use endpoint::{
     EndpointHandle, HoldHandle, bufabi_endpoint_create, bufabi_endpoint_hold, bufabi_endpoint_live,
@@ -126,4 +132,4 @@ pub use vmm::{
     ADMISSION_ANYONE, ADMISSION_LISTED, VmmHandle, bufabi_vmm_create, bufabi_vmm_peer_number,
     bufabi_vmm_permit, bufabi_vmm_release, bufabi_vmm_serve,
 };
-pub use worker::{WORKER_CHIP, WORKER_HOST, WORKER_SUB, WorkerFields};
+pub use worker::{WORKER_CHIP, WORKER_HOST, WORKER_QEMU_CHIP, WORKER_STAGED_CHIP, WORKER_SUB, WorkerFields};

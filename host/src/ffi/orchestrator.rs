@@ -78,7 +78,8 @@ pub struct FinishedFields {
 
 static TABLE: Table<Mutex<Orchestrator>> = Table::new(Kind::Orchestrator);
 
-fn with<R>(
+/// Works on the orchestrator of a handle, alone.
+pub(super) fn with<R>(
     handle: OrchestratorHandle,
     work: impl FnOnce(&mut Orchestrator) -> Result<R, Code>,
 ) -> Result<R, Code> {
@@ -177,7 +178,8 @@ pub unsafe extern "C" fn bufabi_orchestrator_pid(
     })
 }
 
-fn worker_id(worker: u32) -> WorkerId {
+/// A worker, by its number.
+pub(super) fn worker_id(worker: u32) -> WorkerId {
     WorkerId(usize::try_from(worker).unwrap_or(usize::MAX))
 }
 

@@ -5,6 +5,8 @@ use core::ffi::c_char;
 use bufabi_core::Code;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::boundary::noted;
+use crate::device::{DeviceKind, QemuOptions};
 use crate::worker::{WorkerKind, WorkerSpec};
 
 /// A simulated chip: its kernels read what a chip reads.
@@ -13,6 +15,10 @@ pub const WORKER_CHIP: i32 = 0;
 pub const WORKER_SUB: i32 = 1;
 /// A host process that has workers of its own.
 pub const WORKER_HOST: i32 = 2;
+/// A simulated chip that does not reach this machine's memory: arguments there are copied to it and back, once each.
+pub const WORKER_STAGED_CHIP: i32 = 3;
+/// A chip that is a machine in QEMU, with the firmware that the environment names in BUFABI_FIRMWARE; it runs that firmware's kernels.
+pub const WORKER_QEMU_CHIP: i32 = 4;
 
 /// A worker to be started.
 #[derive(Clone, Copy, FromBytes, Immutable)]
@@ -59,6 +65,11 @@ fn below(workers: &[WorkerFields], parent: i32) -> Result<Vec<WorkerSpec>, Code>
         }
         let kind = match worker.kind {
             WORKER_CHIP => WorkerKind::Chip,
+            WORKER_QEMU_CHIP => {
+                let options = QemuOptions::from_environment().map_err(|error| noted(error.code(), &error))?;
+                WorkerKind::Device(DeviceKind::Qemu(options))
+            }
+            WORKER_STAGED_CHIP => WorkerKind::Device(staged()),
             WORKER_SUB => WorkerKind::Sub,
             WORKER_HOST => WorkerKind::Host { workers: below(workers, place)? },
             _ => return Err(Code::OptionUnknown),
@@ -70,4 +81,12 @@ fn below(workers: &[WorkerFields], parent: i32) -> Result<Vec<WorkerSpec>, Code>
     let leaf_with_children =
         (0_i32..).zip(workers).any(|(place, worker)| worker.kind != WORKER_HOST && has_children(place));
     if leaf_with_children { Err(Code::WorkerUnknown) } else { Ok(specs) }
+}
+
+/// A device of the usual size that does not reach host memory.
+fn staged() -> DeviceKind {
+    match DeviceKind::default() {
+        DeviceKind::Simulated { nbytes, .. } => DeviceKind::Simulated { nbytes, reaches_host_memory: false },
+        other @ DeviceKind::Qemu(_) => other,
+    }
 }

@@ -27,7 +27,9 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    pub(super) const fn new(worker: WorkerId, descriptor: Descriptor) -> Self {
+    /// Memory that somebody says is that chip's. It is a claim, which the chip judges.
+    #[must_use]
+    pub const fn new(worker: WorkerId, descriptor: Descriptor) -> Self {
         Self { worker, descriptor }
     }
 

@@ -762,6 +762,77 @@ static uint64_t submit(bufabi_orchestrator_t tasks, bufabi_task_args_t args, uin
     return task;
 }
 
+/* Memory that chips own, asked for from here: malloc, copies, windows, export, and what a task may name. */
+static void device_memory(bufabi_orchestrator_t tasks, uint32_t chip, uint32_t sub) {
+    bufabi_descriptor_t memory, exported;
+    unsigned char bytes[16] = "0123456789abcde", found[16] = {0};
+    size_t live = 9, kept = 9;
+    REFUSED(NBYTES_ZERO, bufabi_device_malloc(tasks, chip, 0, READWRITE, patience, &memory));
+    REFUSED(ACCESS, bufabi_device_malloc(tasks, chip, 64, 3, patience, &memory));
+    CHECK(bufabi_device_malloc(tasks, sub, 64, READ, patience, &memory) != 0);
+    REFUSED(WORKER_UNKNOWN, bufabi_device_malloc(tasks, 77, 64, READ, patience, &memory));
+    OK(bufabi_device_malloc(tasks, chip, 64, READWRITE, patience, &memory));
+    CHECK(memory.backend_kind == DEVICE_MALLOC && memory.nbytes == 64);
+    const bufabi_identity_t name = memory.identity;
+    OK(bufabi_device_copy_to(tasks, chip, &name, 48, bytes, 16, patience));
+    OK(bufabi_device_copy_from(tasks, chip, &name, 48, found, 16, patience));
+    CHECK(memcmp(bytes, found, 16) == 0);
+    CHECK(bufabi_device_copy_to(tasks, chip, &name, 49, bytes, 16, patience) != 0);
+    CHECK(bufabi_device_copy_from(tasks, chip, &name, UINT64_MAX, found, 16, patience) != 0);
+    CHECK(bufabi_device_copy_from(tasks, chip, &name, 0, found, 0, patience) == 0);
+    OK(bufabi_device_live(tasks, &live));
+    CHECK(live == 1);
+
+    /* A task on that chip may name it, and while it does the memory is not freed; a sub-worker cannot. */
+    const uint32_t eight[1] = {8};
+    bufabi_view_t view;
+    OK(bufabi_view_row_major(48, UINT8, eight, 1, &view));
+    const bufabi_tensor_t in = tensor_of(&memory, view);
+    OK(bufabi_view_row_major(0, UINT8, eight, 1, &view));
+    const bufabi_tensor_t out = tensor_of(&memory, view);
+    const bufabi_task_args_t args = arguments();
+    uint32_t index = 0;
+    bufabi_finished_t finished;
+    uint64_t task = 0;
+    add(args, in, INPUT);
+    add(args, out, OUTPUT);
+    OK(bufabi_task_args_add_scalar(args, 1, &index));
+    submit(tasks, args, chip, ADD_SCALAR);
+    OK(bufabi_orchestrator_wait(tasks, patience, &finished));
+    CHECK(finished.status == 0);
+    OK(bufabi_device_copy_from(tasks, chip, &name, 0, found, 8, patience));
+    CHECK(memcmp(found, "12345678", 8) == 0);
+    const bufabi_member_t elsewhere = {args, sub, ADD_SCALAR};
+    CHECK(bufabi_orchestrator_submit(tasks, &elsewhere, 1, &task) != 0);
+
+    OK(bufabi_device_free(tasks, chip, &name, patience, &kept));
+    CHECK(kept == 0);
+    REFUSED(STALE, bufabi_device_free(tasks, chip, &name, patience, &kept));
+    CHECK(bufabi_device_copy_from(tasks, chip, &name, 0, found, 8, patience) != 0);
+    const bufabi_member_t freed = {args, chip, ADD_SCALAR};
+    CHECK(bufabi_orchestrator_submit(tasks, &freed, 1, &task) != 0);
+    OK(bufabi_task_args_release(args));
+
+    REFUSED(OPTION_UNKNOWN, bufabi_device_create_shareable(tasks, chip, 64, READWRITE, 2, patience, &exported));
+    OK(bufabi_device_create_shareable(tasks, chip, 64, READWRITE, BUFABI_ADMISSION_LISTED, patience, &exported));
+    CHECK(exported.backend_kind == VMM_SHAREABLE);
+    OK(bufabi_device_permit(tasks, chip, &exported, &sub, 1, patience));
+    OK(bufabi_device_free(tasks, chip, &exported.identity, patience, &kept));
+
+    bufabi_descriptor_t window[2];
+    bufabi_domain_t domain = {0};
+    const bufabi_window_part_t parts[2] = {{100, READ, 0}, {200, READWRITE, 0}}, wrong[1] = {{100, 4, 0}};
+    REFUSED(BUFFER_TOO_SMALL, bufabi_domain_create(tasks, &chip, 1, parts, 2, patience, window, 1, &domain));
+    REFUSED(ACCESS, bufabi_domain_create(tasks, &chip, 1, wrong, 1, patience, window, 2, &domain));
+    OK(bufabi_domain_create(tasks, &chip, 1, parts, 2, patience, window, 2, &domain));
+    CHECK(window[0].backend_kind == 2 && window[0].nbytes == 100 && window[1].nbytes == 200);
+    CHECK(bufabi_device_free(tasks, chip, &window[0].identity, patience, &kept) != 0);
+    OK(bufabi_domain_free(tasks, domain, patience));
+    REFUSED(HANDLE_RELEASED, bufabi_domain_free(tasks, domain, patience));
+    OK(bufabi_device_live(tasks, &live));
+    CHECK(live == 0);
+}
+
 static void *idle(void *barrier) {
     pthread_barrier_wait(barrier);
     pthread_barrier_wait(barrier);
@@ -779,8 +850,8 @@ static void worker_processes(void) {
     bufabi_orchestrator_create(endpoint, (bufabi_worker_t[]){__VA_ARGS__}, \
                                sizeof((bufabi_worker_t[]){__VA_ARGS__}) / sizeof(bufabi_worker_t), kernels, &context, \
                                UINT64_MAX, &tasks)
-    for (int32_t kind = -2; kind < 6; ++kind)
-        if (kind < 0 || kind > 2) REFUSED(OPTION_UNKNOWN, STARTED(worker("a", kind, -1)));
+    for (int32_t kind = -2; kind < 9; ++kind)
+        if (kind < 0 || kind > 4) REFUSED(OPTION_UNKNOWN, STARTED(worker("a", kind, -1)));
     REFUSED(WORKER_UNKNOWN, STARTED(worker("a", BUFABI_WORKER_SUB, 0)));
     REFUSED(WORKER_UNKNOWN, STARTED(worker("a", BUFABI_WORKER_SUB, -2)));
     REFUSED(WORKER_UNKNOWN, STARTED(worker("a", BUFABI_WORKER_SUB, -1), worker("b", BUFABI_WORKER_SUB, 0)));
@@ -898,6 +969,8 @@ static void worker_processes(void) {
     OK(bufabi_mapping_release(mapping));
     OK(bufabi_orchestrator_wait(tasks, patience, &finished));
     OK(bufabi_buffer_release(between));
+
+    device_memory(tasks, chip, sub);
 
     /* A worker that ends takes its task with it, and no other. */
     OK(bufabi_task_args_clear(args));

@@ -214,13 +214,16 @@ void worker_processes() {
         if (kernel == 2) bufabi::check_rights(bufabi::Access::read, bufabi::Tag::output).value();
         const auto *in = operands[0].template elements<const float>();
         auto *out = operands[1].template elements<float>();
-        if (!in || !out || operands[0].template elements<float>() || operands[1].template elements<double>()) return 7;
+        if (!in || !out || operands[1].template elements<double>()) return 7;
+        // What grants no writing is no place to write to.
+        if ((kernel == 0) == (operands[0].template elements<float>() != nullptr)) return 8;
         for (std::size_t i = 0; i < operands[0].shape()[0]; ++i)
             out[i] = in[i] * static_cast<float>(factor) + static_cast<float>(scalars[0]);
         return 0;
     };
     const bufabi_worker_t workers[] = {bufabi::worker("l3", bufabi::WorkerKind::host),
-                                       bufabi::worker("sub", bufabi::WorkerKind::sub, 0)};
+                                       bufabi::worker("sub", bufabi::WorkerKind::sub, 0),
+                                       bufabi::worker("staged", bufabi::WorkerKind::staged_chip)};
     const auto orchestrator = bufabi::Orchestrator::create(endpoint, workers, kernels).value();
     // What happens from here on happens in this process alone.
     factor = 100;
@@ -246,6 +249,33 @@ void worker_processes() {
     orchestrator.submit(sub, 2, arguments).value();
     CHECK(orchestrator.wait(20s).value().status == BUFABI_STATUS_DENIED);
     REFUSED(WORKER_IDLE, orchestrator.wait(0s));
+
+    // A chip with memory of its own, which does not reach this machine's: what lies there is copied, once each way.
+    CHECK(orchestrator.end_run(20s).value() == BUFABI_STATUS_DENIED);
+    const auto chip = orchestrator.find("staged").value();
+    const auto memory = orchestrator.malloc(chip, 64, bufabi::Access::read, 20s).value();
+    REFUSED(DENIED, orchestrator.copy_to(memory, 0, {1, 2, 3}, 20s));
+    orchestrator.free(memory, 20s).value();
+    const auto device = orchestrator.malloc(chip, 64, bufabi::Access::read_write, 20s).value();
+    std::vector<std::uint8_t> bytes(64, 0);
+    orchestrator.copy_to(device, 0, bytes, 20s).value();
+    arguments.clear().value();
+    arguments.add(device.row_major(bufabi::DType::float32, {16}).value(), bufabi::Tag::input).value();
+    arguments.add(out.row_major(bufabi::DType::float32, {16}).value(), bufabi::Tag::output).value();
+    arguments.add(9).value();
+    orchestrator.submit(chip, 3, arguments).value();
+    const auto staged = orchestrator.wait(20s).value();
+    CHECK(staged.status == 0 && staged.bytes_copied > 0);
+    CHECK(out.map().value().elements<const float>().value()[3] == 9.0F);
+    orchestrator.copy_from(device, 0, bytes, 20s).value();
+    CHECK(orchestrator.free(device, 20s).value() == 0);
+    REFUSED(STALE, orchestrator.copy_from(device, 0, bytes, 20s));
+    const std::vector<bufabi_window_part_t> parts{{64, 2, 0}, {32, 0, 0}};
+    const auto domain = orchestrator.create_domain({chip}, parts, 20s).value();
+    CHECK(domain.descriptors.size() == 2 && domain.descriptors[1].nbytes == 32);
+    orchestrator.free_domain(domain, 20s).value();
+    REFUSED(HANDLE_RELEASED, orchestrator.free_domain(domain, 20s));
+
     const auto identity = out.descriptor().value().identity;
     out.release().value();
     CHECK(orchestrator.release_imports(identity, 20s).value() == 0 && heap.live().value() == 0);
