@@ -35,7 +35,8 @@ impl<'a> Memory for &'a Heap {
 
     fn operand(&self, address: u64, view: View, access: Access) -> Option<View1<'a>> {
         let start = usize::try_from(address - HEAP).ok()?;
-        Some(View1 { cells: self.0.get(start..)?, view, access })
+        let cells = self.0.get(start..)?;
+        (view.end() <= u64::try_from(cells.len()).ok()?).then_some(View1 { cells, view, access })
     }
 }
 
@@ -197,4 +198,53 @@ fn a_message_that_is_no_request_is_answered_as_broken() {
     let mut device = Device::new();
     let reply = device.tasks.reply(&&device.heap, &[1; 31]);
     assert_eq!(RawReply::decode(reply.as_bytes(), 0), Some(Err(Refusal::new(Code::MessageBroken))));
+}
+
+/// The bytes of a legal run, each byte changed in turn, and changed at random several at a time: every one is answered, and no
+/// byte of the heap outside of what is live is ever written.
+#[test]
+fn damaged_requests_are_answered_and_write_nothing_that_is_not_theirs() {
+    let mut device = Device::new();
+    device.allocate(A, 64).unwrap();
+    device.allocate(C, 64).unwrap();
+    let (a, c) = (on_the_device(1, A, Access::Read), on_the_device(3, C, Access::ReadWrite));
+    let mut blob = vec![0; encoded_size(2, 0).unwrap()];
+    blob::encode(&[a, c], &[], &mut blob).unwrap();
+    let addresses = [U64::new(A), U64::new(C)];
+    let run = Request::Run { kernel: 2, blob: &blob, addresses: &addresses };
+    let mut message = Vec::from(run.header(7).as_bytes());
+    message.extend_from_slice(&blob);
+    message.extend_from_slice(addresses.as_bytes());
+    let mut answered = |message: &[u8]| {
+        let reply = device.tasks.reply(&&device.heap, message);
+        let number = reply.number.get();
+        assert!(RawReply::decode(reply.as_bytes(), number).is_some());
+        let outside = |at: usize| (64..128).contains(&at) || at >= 192;
+        assert!(device.heap.0.iter().enumerate().all(|(at, cell)| !outside(at) || cell.get() == 0));
+    };
+    answered(&message);
+    // Allocating and freeing are legal requests that a damaged one can become; they would change what is live.
+    let mut state = 1_u64;
+    let mut random = |end: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % end
+    };
+    for at in (0..message.len()).filter(|at| !(8..12).contains(at)) {
+        for change in [0xff, 1, 0x80] {
+            let mut damaged = message.clone();
+            damaged[at] ^= change;
+            answered(&damaged);
+        }
+    }
+    for _ in 0..if cfg!(miri) { 20 } else { 3000 } {
+        let mut damaged = message.clone();
+        for _ in 0..=random(4) {
+            let at = random(message.len());
+            if !(8..12).contains(&at) {
+                damaged[at] = u8::try_from(random(256)).unwrap();
+            }
+        }
+        damaged.truncate(message.len() - random(3) * random(40));
+        answered(&damaged);
+    }
 }

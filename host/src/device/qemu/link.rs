@@ -177,7 +177,7 @@ impl Link {
 }
 
 /// What a machine whose process has ended says of it.
-fn ended(memory: &GuestMemory) -> DeviceError {
+pub(super) fn ended(memory: &GuestMemory) -> DeviceError {
     match memory.fault() {
         None => DeviceError::Ended,
         Some((TOOK_AN_EXCEPTION, fault)) => DeviceError::Faulted {

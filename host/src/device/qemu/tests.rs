@@ -1,8 +1,11 @@
 //! What can be seen without an emulator; the machine itself is tried by `tests/device`.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
 use bufabi_core::Code;
+use bufabi_device::mailbox::{FAULT, GAVE_UP, IS_FAULTED, MEMORY_BASE, RawFault, TOOK_AN_EXCEPTION};
 
 use super::*;
 
@@ -42,4 +45,23 @@ fn a_machine_has_whole_mebibytes_and_some_to_give_out() {
     memory.zero(base, 1 << 20).unwrap();
     memory.read(end - 3, &mut out).unwrap();
     assert_eq!(out, [0; 3]);
+}
+
+#[test]
+fn a_machine_that_has_ended_says_why_if_it_can() {
+    let memory = GuestMemory::new(5 << 20).unwrap();
+    assert_eq!(link::ended(&memory), DeviceError::Ended);
+    let file = File::from(memory.as_fd().try_clone_to_owned().unwrap());
+    let report = |kind: u32, syndrome: u64| {
+        let fault =
+            RawFault { syndrome: U64::new(syndrome), address: U64::new(0xf000), instruction: U64::new(8) };
+        file.write_all_at(fault.as_bytes(), FAULT - MEMORY_BASE).unwrap();
+        file.write_all_at(&kind.to_le_bytes(), IS_FAULTED - MEMORY_BASE).unwrap();
+        link::ended(&memory)
+    };
+    let faulted = DeviceError::Faulted { syndrome: 0x9600_0010, address: 0xf000, instruction: 8 };
+    assert_eq!(report(TOOK_AN_EXCEPTION, 0x9600_0010), faulted);
+    let gave_up = |number: i32| report(GAVE_UP, u64::from(number.cast_unsigned()));
+    assert_eq!(gave_up(Code::QueueDepth.number()), DeviceError::Firmware { code: Code::QueueDepth });
+    assert_eq!(gave_up(99_999), DeviceError::Firmware { code: Code::MessageBroken });
 }
