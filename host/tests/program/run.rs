@@ -348,18 +348,44 @@ fn endless(folder: &Path) -> PathBuf {
     write(folder, &graph)
 }
 
-fn start(graph: &Path) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_bufabi"))
+/// A run that is ended with the test, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended, and been waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl std::ops::Deref for Running {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Running {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+fn start(graph: &Path) -> Running {
+    let child = Command::new(env!("CARGO_BIN_EXE_bufabi"))
         .args(["run", graph.to_str().unwrap()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap()
+        .unwrap();
+    Running(child)
 }
 
 /// The processes whose parent is `pid`, oldest first, once there are `count` of them and each has worked for a while.
 fn children(pid: u32, count: usize) -> Vec<u32> {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let mut found: Vec<(u32, u64)> = fs::read_dir("/proc")
             .unwrap()
@@ -384,7 +410,7 @@ fn signal(name: &str, pid: u32) {
 }
 
 /// Waits for a run to end, which it must within a second, and leave nothing.
-fn ended(mut child: Child) -> (i32, String) {
+fn ended(mut child: Running) -> (i32, String) {
     let start = Instant::now();
     let status = loop {
         match child.try_wait().unwrap() {
@@ -430,12 +456,13 @@ fn a_signal_ends_the_run_and_leaves_nothing() {
 #[test]
 fn a_signal_that_is_ignored_from_the_start_stays_so() {
     let graph = endless(&folder("ignored"));
-    let mut child = Command::new("sh")
+    let child = Command::new("sh")
         .args(["-c", "trap '' HUP INT; exec \"$0\" run \"$1\"", env!("CARGO_BIN_EXE_bufabi")])
         .arg(graph)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let mut child = Running(child);
     children(child.id(), 2);
     signal("-HUP", child.id());
     signal("-INT", child.id());
@@ -448,13 +475,14 @@ fn a_signal_that_is_ignored_from_the_start_stays_so() {
 #[test]
 fn workers_end_with_a_parent_that_was_killed_whatever_signals_were_blocked() {
     let graph = endless(&folder("blocked"));
-    let mut child = Command::new("env")
+    let child = Command::new("env")
         .args(["--block-signal=HUP", env!("CARGO_BIN_EXE_bufabi"), "run"])
         .arg(graph)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
+    let mut child = Running(child);
     let workers = children(child.id(), 2);
     signal("-KILL", child.id());
     child.wait().unwrap();
