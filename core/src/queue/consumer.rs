@@ -1,7 +1,7 @@
 //! The receiving half of an end: a window of messages that were received and not yet given back.
 
 use super::poison::{Poison, Setback};
-use super::ring::{Ring, look, low, tell};
+use super::ring::{AHEAD, Ring, ahead, look, low, tell};
 use super::side::Direction;
 use super::slot::Opcode;
 use crate::region::{Place, RegionAccess};
@@ -201,6 +201,12 @@ impl<D: Direction, W: AsRef<[WindowPlace]> + AsMut<[WindowPlace]>> Consumer<D, W
         let (opcode, place) = slot.check(index, self.ring.arena, D::HAS_STOP)?;
         if place.nbytes != 0 {
             access.observe(place)?;
+        }
+        if self.tail.wrapping_sub(index) > AHEAD {
+            access.will_read(self.ring.slot(index.wrapping_add(AHEAD)).offset);
+            if let Some(offset) = self.ring.behind(place.offset, ahead(place.nbytes)) {
+                access.will_read(offset);
+            }
         }
         Ok(Some(Message { handle: Handle(index), opcode, place }))
     }

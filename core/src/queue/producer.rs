@@ -5,7 +5,7 @@ use zerocopy::little_endian::U64;
 use super::arena::Arena;
 use super::error::Full;
 use super::poison::Setback;
-use super::ring::{Ring, look, tell};
+use super::ring::{AHEAD, Ring, ahead, look, tell};
 use super::side::Direction;
 use super::slot::{Opcode, RawSlot};
 use crate::region::{Place, RegionAccess};
@@ -100,6 +100,13 @@ impl<D: Direction, M: AsRef<[u64]> + AsMut<[u64]>> Producer<D, M> {
         self.ring.write_slot(access, index, &slot)?;
         self.arena.take(index, self.ring.slot_number(index), plan.start, plan.nbytes);
         self.next = index.wrapping_add(1);
+        // The other side was the last to read what is there: its caches have the lines.
+        if self.next.wrapping_sub(self.freed).wrapping_add(AHEAD) < u64::from(self.ring.depth) {
+            access.will_write(self.ring.slot(index.wrapping_add(AHEAD)).offset);
+            if let Some(offset) = self.ring.behind(place.offset, ahead(place.nbytes)) {
+                access.will_write(offset);
+            }
+        }
         Ok(())
     }
 

@@ -35,10 +35,17 @@ impl<D: Direction> Ring<D> {
 
     /// Where the slot of message `index` lies in PAYLOAD.
     #[inline]
-    fn slot(&self, index: u64) -> Place {
+    pub(super) fn slot(&self, index: u64) -> Place {
         // A slot's number is below 2^30, so this stays below 2^37.
         let skipped = u64::from(self.slot_number(index)).wrapping_mul(SLOT_BYTES);
         Place { offset: self.slots.wrapping_add(skipped), nbytes: SLOT_BYTES }
+    }
+
+    /// Where the arena's byte lies that comes `distance` bytes behind another one of it, if that is within the arena.
+    #[inline]
+    pub(super) fn behind(&self, offset: u64, distance: u64) -> Option<u64> {
+        let behind = offset.saturating_add(distance);
+        (behind.saturating_sub(self.arena.offset) < self.arena.nbytes).then_some(behind)
     }
 
     /// Reads the slot of message `index`, once.
@@ -101,6 +108,17 @@ pub(super) fn look(
 }
 
 const SLOT_BYTES: u64 = 32;
+
+/// How many messages ahead of the one at hand their memory is fetched from where the other side left it.
+pub(super) const AHEAD: u64 = 8;
+/// And how many bytes of the arena at most.
+const AHEAD_BYTES: u64 = 512;
+
+/// How far behind a message the bytes are taken to lie of the one that comes [`AHEAD`] later: as far as if all were alike.
+#[inline]
+pub(super) fn ahead(nbytes: u64) -> u64 {
+    nbytes.saturating_mul(AHEAD).min(AHEAD_BYTES)
+}
 
 /// The half of a count that stands in memory.
 #[inline]

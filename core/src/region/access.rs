@@ -83,6 +83,17 @@ pub trait RegionAccess {
     /// What the memory's driver said.
     fn observe(&self, place: Place) -> Result<(), AccessError>;
 
+    /// This side is about to write to PAYLOAD at `offset`, and its caches may be told: a hint, which needs no right to the bytes and
+    /// changes none. The default does nothing.
+    fn will_write(&self, offset: u64) {
+        let _ = offset;
+    }
+
+    /// This side is about to read PAYLOAD at `offset`: as [`will_write`](Self::will_write).
+    fn will_read(&self, offset: u64) {
+        let _ = offset;
+    }
+
     /// Called after each store of a counter that the other side may wait for. If the byte of COUNTER at `sleep_flag` says that it
     /// sleeps, and sleepers can be woken, it wakes them. The default does nothing, which costs a sleeper at most its 1 ms.
     fn wake(&self, counter: u64, sleep_flag: u64) {
@@ -133,6 +144,16 @@ impl<A: RegionAccess> RegionAccess for &A {
     #[inline]
     fn observe(&self, place: Place) -> Result<(), AccessError> {
         A::observe(self, place)
+    }
+
+    #[inline]
+    fn will_write(&self, offset: u64) {
+        A::will_write(self, offset);
+    }
+
+    #[inline]
+    fn will_read(&self, offset: u64) {
+        A::will_read(self, offset);
     }
 
     #[inline]

@@ -66,6 +66,11 @@ impl Emulator {
         let request: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
         let os = |call| move |error: std::io::Error| EmulatorError::Os(OsError::from_io(call, &error));
         fs::write(folder.join("requests"), request).map_err(os("write"))?;
+        // One of an earlier run would tell too early that this one has begun.
+        match fs::remove_file(folder.join("answers")) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(os("unlink")(error)),
+            Ok(()) | Err(_) => {}
+        }
 
         // QEMU opens this process's descriptors, and maps what is behind them: the machine's memory is made of three pieces.
         let file = |name, nbytes, file: i32| {

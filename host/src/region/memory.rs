@@ -1,7 +1,7 @@
 //! A region's bytes as this process reaches them, for the core: through mappings, or through a driver that copies.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use bufabi_core::Code;
 use bufabi_core::region::{AccessError, Part, Place, RegionAccess, RegionParts, RegionView, RegionViewError};
@@ -117,28 +117,31 @@ impl RegionAccess for RegionMemory {
         }
     }
 
-    #[inline]
+    // Nearly all that crosses is whole words of a mapping, and their number is often known where the code is compiled.
+    #[inline(always)]
+    #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), AccessError> {
         self.check_open()?;
-        match &self.parts {
-            Parts::Mapped([payload, _]) => {
-                let offset = usize::try_from(offset).map_err(|_| OUTSIDE)?;
-                payload.read_control(offset, out).map_err(|_| OUTSIDE)
+        if let Some(words) = self.words(offset, out.len()) {
+            for (out, word) in out.as_chunks_mut().0.iter_mut().zip(words) {
+                *out = word.load(Ordering::Relaxed).to_ne_bytes();
             }
-            Parts::Copied([payload, _]) => payload.copy_from(offset, out).map_err(access_error),
+            return Ok(());
         }
+        self.read_any(offset, out)
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
         self.check_open()?;
-        match &self.parts {
-            Parts::Mapped([payload, _]) => {
-                let offset = usize::try_from(offset).map_err(|_| OUTSIDE)?;
-                payload.write_control(offset, bytes).map_err(|_| OUTSIDE)
+        if let Some(words) = self.words(offset, bytes.len()) {
+            for (word, from) in words.iter().zip(bytes.as_chunks().0) {
+                word.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
             }
-            Parts::Copied([payload, _]) => payload.copy_to(offset, bytes).map_err(access_error),
+            return Ok(());
         }
+        self.write_any(offset, bytes)
     }
 
     #[inline]
@@ -178,6 +181,20 @@ impl RegionAccess for RegionMemory {
         self.order()
     }
 
+    #[inline(always)]
+    fn will_write(&self, offset: u64) {
+        if let (Parts::Mapped([payload, _]), Ok(offset)) = (&self.parts, usize::try_from(offset)) {
+            payload.prefetch::<true>(offset);
+        }
+    }
+
+    #[inline(always)]
+    fn will_read(&self, offset: u64) {
+        if let (Parts::Mapped([payload, _]), Ok(offset)) = (&self.parts, usize::try_from(offset)) {
+            payload.prefetch::<false>(offset);
+        }
+    }
+
     /// Wakes the other side if its flag says that it sleeps. A flag that is set at this very moment may be missed: a sleep ends
     /// after 1 ms.
     #[inline]
@@ -190,6 +207,37 @@ impl RegionAccess for RegionMemory {
 }
 
 impl RegionMemory {
+    /// Bytes of PAYLOAD as words, where they are mapped and whole ones. Both parts of a region are there for reading and writing.
+    #[inline(always)]
+    fn words(&self, offset: u64, length: usize) -> Option<&[AtomicU64]> {
+        match &self.parts {
+            Parts::Mapped([payload, _]) => payload.words(usize::try_from(offset).ok()?, length),
+            Parts::Copied(_) => None,
+        }
+    }
+
+    #[inline(never)]
+    fn read_any(&self, offset: u64, out: &mut [u8]) -> Result<(), AccessError> {
+        match &self.parts {
+            Parts::Mapped([payload, _]) => {
+                let offset = usize::try_from(offset).map_err(|_| OUTSIDE)?;
+                payload.read_control(offset, out).map_err(|_| OUTSIDE)
+            }
+            Parts::Copied([payload, _]) => payload.copy_from(offset, out).map_err(access_error),
+        }
+    }
+
+    #[inline(never)]
+    fn write_any(&self, offset: u64, bytes: &[u8]) -> Result<(), AccessError> {
+        match &self.parts {
+            Parts::Mapped([payload, _]) => {
+                let offset = usize::try_from(offset).map_err(|_| OUTSIDE)?;
+                payload.write_control(offset, bytes).map_err(|_| OUTSIDE)
+            }
+            Parts::Copied([payload, _]) => payload.copy_to(offset, bytes).map_err(access_error),
+        }
+    }
+
     #[inline]
     fn order(&self) -> Result<(), AccessError> {
         if matches!(self.parts, Parts::Copied(_)) {

@@ -255,7 +255,6 @@ impl Mapping {
     }
 
     /// As [`read`](Self::read), of control memory, whose copies are not counted.
-    #[inline]
     #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
     pub(crate) fn read_control(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfRange> {
         let start = self.range(offset, out.len())?;
@@ -275,7 +274,6 @@ impl Mapping {
     }
 
     /// As [`write`](Self::write), of control memory, whose copies are not counted.
-    #[inline]
     #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
     pub(crate) fn write_control(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfRange> {
         let start = self.range(offset, bytes.len())?;
@@ -295,6 +293,39 @@ impl Mapping {
             byte.store(*from, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// The bytes from `offset` on as words, if they are whole ones within the mapping.
+    #[inline(always)]
+    pub(crate) fn words(&self, offset: usize, length: usize) -> Option<&[AtomicU64]> {
+        let fits = self.nbytes.checked_sub(offset).is_some_and(|room| length <= room);
+        let start = self.base.as_ptr().wrapping_add(offset);
+        if !fits || !(start.addr() | length).is_multiple_of(8) {
+            return None;
+        }
+        // SAFETY: the range lies within the mapping, which lives as long as it is borrowed, and is aligned, as was just seen. A
+        // slice of atomics is sound beside writers in other processes, which is what atomics are for.
+        Some(unsafe { core::slice::from_raw_parts(start.cast::<AtomicU64>(), length / 8) })
+    }
+
+    /// Tells this processor's caches that the line at `offset` will be used, and whether it will be written. That has no effect
+    /// but on time.
+    #[inline(always)]
+    pub(crate) fn prefetch<const IS_WRITTEN: bool>(&self, offset: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if offset < self.nbytes {
+            use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+            let at = self.base.as_ptr().wrapping_add(offset).cast_const().cast();
+            if IS_WRITTEN {
+                // SAFETY: a prefetch reads and writes nothing, and faults at no address.
+                unsafe { _mm_prefetch::<_MM_HINT_ET0>(at) };
+            } else {
+                // SAFETY: as above.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = offset;
     }
 
     /// The 32-bit number at `offset`, which both sides reach by atomics; `None` past the end, off its alignment, or in a
@@ -364,15 +395,7 @@ impl Mapping {
     }
 
     /// The bytes from `start` on, whose range was checked: single ones up to an aligned word, words, and single ones again.
-    #[inline]
     fn split(&self, start: NonNull<u8>, length: usize) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
-        // What nearly all control memory is: whole words, whose number the compiler may know.
-        if start.addr().get().is_multiple_of(8) && length.is_multiple_of(8) {
-            let words = start.cast::<AtomicU64>().as_ptr();
-            // SAFETY: the range lies within the mapping, which lives as long as it is borrowed, and is aligned, as was just
-            // seen. A slice of atomics is sound beside writers in other processes, which is what atomics are for.
-            return (&[], unsafe { core::slice::from_raw_parts(words, length / 8) }, &[]);
-        }
         // SAFETY: the range lies within the mapping, which lives as long as it is borrowed. A slice of atomics is sound beside
         // writers in other processes, which is what atomics are for; no two processes' accesses of ours overlap in
         // different widths without an order between them.

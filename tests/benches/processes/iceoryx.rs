@@ -1,0 +1,113 @@
+//! iceoryx2's publish-subscribe, without loss and without waiting for events.
+
+use std::hint::{black_box, spin_loop};
+use std::time::{Duration, Instant};
+
+use iceoryx2::port::publisher::Publisher;
+use iceoryx2::port::subscriber::Subscriber;
+use iceoryx2::prelude::*;
+use iceoryx2::service::port_factory::publish_subscribe::PortFactory;
+
+use crate::queue::DEPTH;
+use crate::{Peer, say, timed};
+
+type Service<T> = PortFactory<ipc::Service, T, ()>;
+
+/// A name that no other run has.
+fn name(what: &str) -> String {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("bufabi-bench-{}-{number}-{what}", std::process::id())
+}
+
+fn node() -> Node<ipc::Service> {
+    set_log_level(LogLevel::Error);
+    NodeBuilder::new().create::<ipc::Service>().expect("a node")
+}
+
+fn service<T: std::fmt::Debug + ZeroCopySend>(node: &Node<ipc::Service>, name: &str) -> Service<T> {
+    node.service_builder(&name.try_into().expect("a name"))
+        .publish_subscribe::<T>()
+        .enable_safe_overflow(false)
+        .subscriber_max_buffer_size(DEPTH)
+        .max_publishers(1)
+        .max_subscribers(1)
+        .open_or_create()
+        .expect("a service")
+}
+
+fn publisher<T: std::fmt::Debug + ZeroCopySend>(service: &Service<T>) -> Publisher<ipc::Service, T, ()> {
+    let builder =
+        service.publisher_builder().backpressure_strategy(BackpressureStrategy::RetryUntilDelivered);
+    builder.create().expect("a publisher")
+}
+
+fn subscriber<T: std::fmt::Debug + ZeroCopySend>(service: &Service<T>) -> Subscriber<ipc::Service, T, ()> {
+    service.subscriber_builder().buffer_size(DEPTH).create().expect("a subscriber")
+}
+
+fn publish<T: std::fmt::Debug + ZeroCopySend>(publisher: &Publisher<ipc::Service, T, ()>, message: T) {
+    let sample = publisher.loan_uninit().expect("a sample");
+    sample.write_payload(message).send().expect("its delivery");
+}
+
+fn take<T: std::fmt::Debug + ZeroCopySend + Copy>(subscriber: &Subscriber<ipc::Service, T, ()>) -> T {
+    loop {
+        if let Some(sample) = subscriber.receive().expect("a subscriber") {
+            return *sample.payload();
+        }
+        spin_loop();
+    }
+}
+
+pub(crate) fn one_way(messages: u64) -> Duration {
+    let (node, name) = (node(), name("one-way"));
+    let service = service::<[u64; 4]>(&node, &name);
+    let publisher = publisher(&service);
+    let peer = Peer::start(&format!("iceoryx-sink {messages} {name}"));
+    timed(peer, || {
+        for count in 0..messages {
+            publish(&publisher, [count; 4]);
+        }
+    })
+}
+
+pub(crate) fn sink(messages: u64, name: &str) {
+    let node = node();
+    let service = service::<[u64; 4]>(&node, name);
+    let subscriber = subscriber(&service);
+    say("ready");
+    for _ in 0..messages {
+        black_box(take(&subscriber));
+    }
+    say("done");
+}
+
+pub(crate) fn round_trips(trips: u64) -> Duration {
+    let (node, name) = (node(), name("trip"));
+    let (there, back) =
+        (service::<[u64; 8]>(&node, &name), service::<[u64; 8]>(&node, &format!("{name}-back")));
+    let (publisher, subscriber) = (publisher(&there), subscriber(&back));
+    let peer = Peer::start(&format!("iceoryx-echo {trips} {name}"));
+    let start = Instant::now();
+    for trip in 0..trips {
+        publish(&publisher, [trip; 8]);
+        black_box(take(&subscriber));
+    }
+    let took = start.elapsed();
+    peer.finish();
+    took
+}
+
+pub(crate) fn echo(trips: u64, name: &str) {
+    let node = node();
+    let (there, back) =
+        (service::<[u64; 8]>(&node, name), service::<[u64; 8]>(&node, &format!("{name}-back")));
+    let (subscriber, publisher) = (subscriber(&there), publisher(&back));
+    say("ready");
+    for _ in 0..trips {
+        publish(&publisher, take(&subscriber));
+    }
+    say("done");
+}
