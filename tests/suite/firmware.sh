@@ -13,6 +13,8 @@ section_firmware() {
     for target in "${rust_targets[@]}"; do
         check "kernels and the device's side of the mailbox for $target" check_package_for_device "$target" bufabi-device
     done
+    check 'tables that threads share, with locks' \
+        cargo test --locked --quiet -p bufabi-firmware --features lock --lib table
     check 'two ways to say a refusal are refused' \
         fails_with 'choose one of the features' check_for_device thumbv7em-none-eabihf defmt,semihosting
     check 'semihosting is refused where no debugger is' \
