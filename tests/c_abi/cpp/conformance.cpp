@@ -281,6 +281,31 @@ void worker_processes() {
     CHECK(orchestrator.release_imports(identity, 20s).value() == 0 && heap.live().value() == 0);
 }
 
+void regions_and_queues() {
+    const auto endpoint = bufabi::Endpoint::create().value();
+    std::uint64_t payload = 0, counter = 0;
+    CHECK(bufabi_queue_bytes(4, 128, 192, &payload, &counter) == BUFABI_STATUS_OK);
+    auto region = bufabi::Region::create(endpoint, payload, counter).value();
+    CHECK(endpoint.live().value() == 2 && region.scalars().value()[2] != 0);
+    const auto [first, second] = region.descriptors().value();
+    CHECK(second.identity.buffer_id == first.identity.buffer_id + 1);
+    {
+        const auto queue = bufabi::Queue::attach(region, 4, 128, 192).value();
+        const std::vector<std::uint8_t> bytes{1, 2, 3};
+        queue.enqueue(bytes, 0s).value();
+        REFUSED(MESSAGE_TOO_LARGE, queue.enqueue(std::vector<std::uint8_t>(129), 0s));
+        REFUSED(TIMED_OUT, queue.dequeue(0s));
+        queue.request_stop(0s).value();
+        REFUSED(QUEUE_STOPPED, queue.enqueue(bytes, 0s));
+        queue.poison().value();
+        queue.abort().value();
+        REFUSED(QUEUE_ABORTED, queue.dequeue(0s));
+    }
+    region.release(1s).value();
+    REFUSED(HANDLE_UNKNOWN, region.descriptors());
+    CHECK(endpoint.live().value() == 0);
+}
+
 } // namespace
 
 int main(int argc, char **argv) {
@@ -292,6 +317,7 @@ int main(int argc, char **argv) {
     if (argc < 2 || std::string(argv[1]) != "without-process-descriptors") worker_processes();
     owners_and_consumers();
     shared_device_memory();
+    regions_and_queues();
     std::printf("%d checks, %d failures\n", checks, failures);
     return failures != 0;
 }
