@@ -20,6 +20,8 @@ section_setup() {
     mapfile -t missing < <(missing_packages "${debian_packages[@]}")
     [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}"
     check 'Debian packages are there' no_package_is_missing "${debian_packages[@]}"
+    python_has_environments || install_packages python3 python3-venv
+    check 'Python 3.11 or later is there, with venv' python_has_environments
     if rust_targets_are_there || add_rust_targets; then
         check 'Rust targets are there' true
     else
@@ -28,6 +30,10 @@ section_setup() {
         [[ ${#missing[@]} -eq 0 ]] || install_packages "${missing[@]}"
         check "Debian's Rust is there" no_package_is_missing "${fallback_packages[@]}"
     fi
+}
+
+python_has_environments() {
+    python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
 missing_packages() {

@@ -59,7 +59,8 @@ fn address(name: &[u8]) -> Result<(libc::sockaddr_un, u32), OsError> {
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = u16::try_from(libc::AF_UNIX).map_err(|_| too_long)?;
     let place = address.sun_path.get_mut(1..).and_then(|path| path.get_mut(..name.len())).ok_or(too_long)?;
-    place.iter_mut().zip(name).for_each(|(slot, byte)| *slot = byte.cast_signed());
+    // A character of C is signed on some machines and not on others.
+    place.iter_mut().zip(name).for_each(|(slot, &byte)| *slot = libc::c_char::from_le_bytes([byte]));
     let length = size_of::<libc::sa_family_t>().saturating_add(1).saturating_add(name.len());
     Ok((address, u32::try_from(length).map_err(|_| too_long)?))
 }

@@ -1,0 +1,82 @@
+# The package for Python: a wheel, installed where nothing else is, and everything that it promises tried through it.
+
+section_python() {
+    local folder python
+    folder=$(target_folder)/tmp/python
+    python=$folder/tools/bin/python
+    mkdir -p "$folder"
+    check 'rustfmt' cargo fmt --check --manifest-path host/python/Cargo.toml
+    check 'clippy' cargo clippy --locked --quiet --manifest-path host/python/Cargo.toml -- -D warnings
+    check 'rustdoc' env RUSTDOCFLAGS=-Dwarnings \
+        cargo doc --locked --quiet --no-deps --document-private-items --manifest-path host/python/Cargo.toml
+    check 'tools and numpy are there' python_packages "$folder/tools" \
+        'maturin>=1.9,<2' pytest numpy ml_dtypes ruff mypy
+    check 'ruff' "$folder/tools/bin/ruff" check --quiet host/python examples
+    check 'ruff, as formatted' "$folder/tools/bin/ruff" format --quiet --check --config host/python/pyproject.toml \
+        host/python examples
+    check 'pip installs from a clone' env PATH="$folder/tools/bin:$PATH" \
+        "$python" -m pip install --quiet --no-deps --no-build-isolation --force-reinstall ./host/python
+    check 'the stubs say what is there' python_stubs "$python"
+    check 'a wheel for this machine, alone in a bare environment' python_wheel "$folder"
+    check 'pytest, on numpy' env BUFABI_LONG="$BUFABI_LONG" \
+        "$python" -m pytest --quiet -p no:cacheprovider host/python/tests --ignore host/python/tests/torch
+    check 'the example, in numpy' "$python" examples/gram.py
+    if [[ $BUFABI_LONG = 1 ]]; then
+        check 'torch is there' python_packages "$folder/torch" pytest numpy ml_dtypes torch
+        check 'the wheel, beside torch' "$folder/torch/bin/python" -m pip install --quiet --no-index --no-deps \
+            --force-reinstall "$folder"/wheels/*.whl
+        check 'pytest, on torch' "$folder/torch/bin/python" -m pytest --quiet -p no:cacheprovider host/python/tests/torch
+        check 'the example, in torch' "$folder/torch/bin/python" examples/gram.py
+    else
+        not_run torch 'with all that it needs it takes gigabytes; tests/all --long installs it'
+    fi
+    if rust_targets_are_there; then
+        check 'a wheel for aarch64' python_wheel_for_aarch64 "$folder"
+    else
+        not_run 'a wheel for aarch64' 'rustup has no such target here'
+    fi
+}
+
+# python_packages FOLDER PACKAGE...: an environment that has them; quick when it is there already.
+python_packages() {
+    local folder=$1 wanted
+    shift
+    wanted=$(python3 --version && printf '%s\n' "$@")
+    [[ $(cat "$folder/wanted" 2>/dev/null) != "$wanted" ]] || return 0
+    rm -rf "$folder" && python3 -m venv "$folder" &&
+        timeout 1800 "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@" &&
+        printf '%s\n' "$wanted" >"$folder/wanted"
+}
+
+python_stubs() {
+    local allowed=$PWD/host/python/tests/stubtest-allowed.txt
+    (cd / && "$1" -m mypy.stubtest bufabi --allowlist "$allowed")
+}
+
+# Nothing else is installed there: the package needs nothing.
+python_wheel() {
+    local folder=$1
+    rm -rf "$folder/wheels" "$folder/bare"
+    "$folder/tools/bin/maturin" build --quiet --release --locked --manifest-path host/python/Cargo.toml \
+        --out "$folder/wheels" || return 1
+    python3 -m venv "$folder/bare" || return 1
+    "$folder/bare/bin/python" -m pip install --quiet --disable-pip-version-check --no-index "$folder"/wheels/*.whl || return 1
+    (cd / && "$folder/bare/bin/python" -W error -c '
+import bufabi
+with bufabi.create_host_shared_buffer(8) as buffer:
+    with memoryview(buffer.mapped([2], bufabi.DataType.INT32)) as view:
+        view[1] = 7
+        assert bytes(view) == b"\0\0\0\0\7\0\0\0"
+')
+}
+
+# An ABI that all later versions have, so no interpreter of that machine is needed.
+python_wheel_for_aarch64() {
+    local folder=$1/aarch64
+    rm -rf "$folder"
+    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+        "$1/tools/bin/maturin" build --quiet --release --locked --manifest-path host/python/Cargo.toml \
+        --target aarch64-unknown-linux-gnu --out "$folder" || return 1
+    python3 -m zipfile -e "$folder"/*.whl "$folder/unpacked" || return 1
+    readelf -h "$folder"/unpacked/bufabi/_bufabi.abi3.so | grep -q 'Machine:.*AArch64'
+}
