@@ -344,3 +344,11 @@ pub(crate) fn detached_here<R: Send>(py: Python<'_>, work: &mut dyn FnMut() -> R
         (here.0)()
     })
 }
+
+/// This thread is attached to the first interpreter of its process.
+pub(crate) fn is_first_interpreter(_py: Python<'_>) -> bool {
+    // SAFETY: this thread is attached to an interpreter.
+    let interpreter = unsafe { ffi::PyInterpreterState_Get() };
+    // SAFETY: it is that interpreter, which lives as long as this thread is attached.
+    unsafe { ffi::PyInterpreterState_GetID(interpreter) == 0 }
+}

@@ -27,6 +27,7 @@ mod worker;
 use bufabi_core::wire::backend::{AddressSpace, BackendKind};
 use bufabi_core::{Access, DType, Tag};
 use bufabi_host::memory::mapping;
+use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
 use crate::number::Value;
@@ -40,6 +41,10 @@ fn bytes_copied() -> u64 {
 /// The module. It keeps the interpreter's lock: an interpreter without one turns it on when it imports this.
 #[pymodule(gil_used = true)]
 fn _bufabi(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    if !ffi::is_first_interpreter(module.py()) {
+        let message = "bufabi does not serve subinterpreters: objects of one would reach another through this process's tables";
+        return Err(PyImportError::new_err(message));
+    }
     Value::<AddressSpace>::add(module)?;
     Value::<Access>::add(module)?;
     Value::<BackendKind>::add(module)?;

@@ -11,6 +11,7 @@ use bufabi_host::owner::Buffer;
 use bufabi_host::worker::{KeptImport, WaitError, WaitPolicy, WorkerId, Workers};
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::sync::MutexExt;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -319,8 +320,9 @@ impl PyWorker {
         Ok(PyBuffer::owned(endpoint, buffer))
     }
 
-    /// Closes a buffer, waiting for the tasks that name it, and tells every worker to drop it. A worker that still has a view of it
-    /// is named in a BufferError; the buffer is closed all the same.
+    /// Closes a buffer and tells every worker to drop it, waiting so many seconds for their answers. While a task that is not over
+    /// names it, or a view of it is alive here, that is a BufferError, and nothing has changed. A worker that still has a view of
+    /// it is named in one as well, but then the buffer is closed.
     #[pyo3(signature = (buffer, timeout = MEMORY_LIMIT))]
     fn release_buffer(&self, py: Python<'_>, buffer: &Bound<'_, PyBuffer>, timeout: f64) -> PyResult<()> {
         let until = deadline(timeout)?;
@@ -329,9 +331,8 @@ impl PyWorker {
         let State::Started(started) = &mut *state else {
             return buffer.get().release(None).or_raise();
         };
-        // Tasks end only while somebody waits for them.
-        let workers = started.orchestrator.workers_mut();
         buffer.get().release(None).or_raise()?;
+        let workers = started.orchestrator.workers_mut();
         let kept = py.detach(|| workers.release_imports(identity, until)).or_raise()?;
         refuse_kept(started.orchestrator.workers(), identity, &kept)
     }
@@ -496,6 +497,28 @@ impl PyWorker {
         Ok(())
     }
 
+    /// Functions may refer to the worker that they are registered with.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        // One that is in use has references that are in use.
+        match self.state.try_lock().as_deref() {
+            Ok(State::New(Prepared { functions, .. })) => {
+                functions.iter().try_for_each(|known| visit.call(known))
+            }
+            Ok(State::Started(started)) => started.functions.iter().try_for_each(|known| visit.call(known)),
+            Ok(State::Closed) | Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        if let Ok(mut state) = self.state.try_lock() {
+            match &mut *state {
+                State::New(prepared) => prepared.functions.clear(),
+                State::Started(started) => started.functions.clear(),
+                State::Closed => {}
+            }
+        }
+    }
+
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }
@@ -524,7 +547,8 @@ impl Started {
 
     /// The chip that owns device memory. Who asks for something that is on none asks the first one, which says what it knows of it.
     fn chip_of(&self, identity: Identity) -> PyResult<WorkerId> {
-        let chip = self.owners.get(&identity.owner_instance_id()).or_else(|| self.leaves.chips.first()).copied();
+        let chip =
+            self.owners.get(&identity.owner_instance_id()).or_else(|| self.leaves.chips.first()).copied();
         chip.ok_or_else(|| {
             raise(bufabi_core::Code::OtherOwner, &format_args!("{identity} is memory of no chip here"))
         })

@@ -80,7 +80,8 @@ def test_every_tensor_of_a_chip_is_made_where_its_backing_can_be_named() -> None
     """A vector gives the base apart; here a chip takes it from the descriptor, so those of its own memory are tried."""
     seen = 0
     for record, base, *expected in lines("chip.txt"):
-        if expected == ["address_overflow"] or len(expected[0]) != 256:
+        if len(expected[0]) != 256 and expected != ["address_overflow"]:
+            assert verdict(Tensor.from_bytes, bytes.fromhex(record)) == expected[0]
             continue
         tensor = Tensor.from_bytes(bytes.fromhex(record))
         described = tensor.buffer
@@ -104,6 +105,9 @@ def test_every_tensor_of_a_chip_is_made_where_its_backing_can_be_named() -> None
             dtype=tensor.dtype,
         )
         registry = ImportRegistry(ImportContext(False, described.identity.owner_instance_id))
-        assert registry.materialize(there).to_bytes().hex() == expected[0]
+        try:
+            assert registry.materialize(there).to_bytes().hex() == expected[0]
+        except ValueError as error:
+            assert [error.rule] == expected  # type: ignore[attr-defined]
         seen += 1
     assert seen > 100

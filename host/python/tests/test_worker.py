@@ -410,6 +410,26 @@ def test_a_worker_is_a_part_of_one_tree_alone() -> None:
         parent.free(parent.create_buffer(64).tensor([1], DataType.FLOAT32))
 
 
+def test_a_worker_that_its_own_functions_refer_to_is_collected() -> None:
+    program("""
+import gc, weakref
+class Marker:
+    pass
+
+def make(start):
+    worker, marker = Worker(3, subs=1), Marker()
+    worker.register(lambda args: (worker, marker))
+    if start:
+        worker.start()
+    return weakref.ref(marker)
+
+for start in (False, True):
+    gone = make(start)
+    gc.collect()
+    assert gone() is None, start
+""")
+
+
 def test_the_example_gives_the_same_bits_and_copies_nothing() -> None:
     ran = subprocess.run(
         [sys.executable, str(REPOSITORY / "examples" / "gram.py")],

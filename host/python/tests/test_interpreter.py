@@ -1,0 +1,70 @@
+"""What Python itself brings: its shared-memory tracker, further interpreters, and the page about all that."""
+
+import os
+import re
+
+from bufabi import Buffer
+from conftest import REPOSITORY, in_a_new_process
+
+
+def is_there(buffer: Buffer) -> bool:
+    return os.path.exists(f"/dev/shm/{buffer.to_descriptor().body.decode()}")
+
+
+def test_whoever_attaches_with_pythons_tracker_takes_the_name_away(make) -> None:
+    script = """
+import sys
+from multiprocessing import shared_memory
+shared = shared_memory.SharedMemory(name=sys.argv[1])
+shared.close()
+"""
+    buffer = make()
+    ran = in_a_new_process(script, buffer.to_descriptor().body.decode())
+    assert ran.returncode == 0
+    assert "leaked shared_memory objects" in ran.stderr
+    assert not is_there(buffer), "the page says that it is unlinked"
+    buffer.close()
+
+
+def test_whoever_tells_the_tracker_otherwise_does_not(make) -> None:
+    script = """
+import sys
+from multiprocessing import resource_tracker, shared_memory
+if sys.version_info >= (3, 13):
+    shared = shared_memory.SharedMemory(name=sys.argv[1], track=False)
+else:
+    shared = shared_memory.SharedMemory(name=sys.argv[1])
+    resource_tracker.unregister("/" + sys.argv[1], "shared_memory")
+shared.close()
+"""
+    buffer = make()
+    ran = in_a_new_process(script, buffer.to_descriptor().body.decode())
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert is_there(buffer)
+
+
+def test_a_second_interpreter_is_refused_by_name() -> None:
+    script = """
+import bufabi
+try:
+    import _interpreters as interpreters
+except ImportError:
+    import _xxsubinterpreters as interpreters
+try:
+    failure = interpreters.run_string(interpreters.create(), "import bufabi")
+except Exception as error:
+    failure = error
+print(failure)
+"""
+    ran = in_a_new_process(script)
+    assert ran.returncode == 0
+    assert "ImportError" in ran.stdout
+    assert "subinterpreters" in ran.stdout
+
+
+def test_the_first_example_of_the_page_runs() -> None:
+    page = (REPOSITORY / "docs" / "python.md").read_text()
+    example = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert example is not None
+    ran = in_a_new_process(example.group(1))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
