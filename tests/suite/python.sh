@@ -11,9 +11,8 @@ section_python() {
         cargo doc --locked --quiet --no-deps --document-private-items --manifest-path host/python/Cargo.toml
     check 'tools and numpy are there' python_packages "$folder/tools" \
         'maturin>=1.9,<2' pytest numpy ml_dtypes ruff mypy
-    check 'ruff' "$folder/tools/bin/ruff" check --quiet host/python examples
-    check 'ruff, as formatted' "$folder/tools/bin/ruff" format --quiet --check --config host/python/pyproject.toml \
-        host/python examples
+    check 'ruff' env -C host/python "$folder/tools/bin/ruff" check --quiet . ../../examples
+    check 'ruff, as formatted' env -C host/python "$folder/tools/bin/ruff" format --quiet --check . ../../examples
     check 'pip installs from a clone' env PATH="$folder/tools/bin:$PATH" \
         "$python" -m pip install --quiet --no-deps --no-build-isolation --force-reinstall ./host/python
     check 'the stubs say what is there' python_stubs "$python"

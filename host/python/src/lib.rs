@@ -19,6 +19,7 @@ mod number;
 mod orchestrator;
 mod registry;
 mod report;
+mod started;
 mod task_args;
 mod tensor;
 mod tree;

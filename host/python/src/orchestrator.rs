@@ -12,10 +12,11 @@ use pyo3::types::PyTuple;
 
 use crate::error::OrRaise;
 use crate::number::{Numbers, Value};
+use crate::started::Started;
 use crate::task_args::PyTaskArgs;
 use crate::tensor::PyTensor;
 use crate::tree::LeafKind;
-use crate::worker::{PyWorker, Started, allocate};
+use crate::worker::PyWorker;
 
 /// Submits the tasks of one run, in order. Each begins when those that it waits for are done, which follows from the bytes that
 /// they touch, and its worker is free.
@@ -157,7 +158,7 @@ impl PyOrchestrator {
     fn alloc(&self, py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: Value<DType>) -> PyResult<PyTensor> {
         let shape = Numbers::read(shape, "shape")?;
         self.with(py, |started| {
-            let (buffer, tensor) = allocate(&started.heap, &shape, dtype.0)?;
+            let (buffer, tensor) = started.allocate(&shape, dtype.0)?;
             match started.scopes.last_mut() {
                 Some(scope) => scope.push(buffer),
                 None => return Err(PyRuntimeError::new_err("there is no run")),

@@ -1,37 +1,32 @@
 //! `Worker`: a host with chips, sub-workers and further hosts below it, its memory, and the runs of tasks on them.
 
-use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use bufabi_core::{Access, DType, Identity, OwnerInstanceId, Tensor};
-use bufabi_host::heap::ForkHeap;
-use bufabi_host::orchestrator::{Cause, Orchestrator, TaskFailed};
-use bufabi_host::owner::Buffer;
-use bufabi_host::worker::{KeptImport, WaitError, WaitPolicy, WorkerId, Workers};
-use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
+use bufabi_core::{Access, DType, View};
+use bufabi_host::orchestrator::Cause;
+use bufabi_host::worker::{WaitError, WorkerId};
+use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::sync::MutexExt;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
 
-use crate::arrays::memory_and_view;
+use crate::arrays::{bytes_of, memory_and_view, writable_bytes};
 use crate::buffer::{PyBuffer, deadline, wrap_memory};
 use crate::device_buffer::{PyDeviceBuffer, place_of};
 use crate::endpoint::here;
-use crate::error::{OrRaise, failed, raise};
-use crate::functions::{FIRST_FUNCTION, Functions, flush};
+use crate::error::{OrRaise, failed};
 use crate::mapped_arg::{PyMappedArg, Reach};
 use crate::number::{self, Numbers, Value};
 use crate::orchestrator::PyOrchestrator;
 use crate::report::PyTaskReport;
+use crate::started::Started;
 use crate::tensor::PyTensor;
-use crate::tree::{LeafKind, Leaves, Tree};
+use crate::tree::Tree;
 
 /// Bytes of a worker's heap, unless its maker says otherwise: memory is taken as it is touched.
 const HEAP_NBYTES: u64 = 64 << 20;
-/// How long workers that have nothing to do may take to end.
-const STOP_LIMIT: Duration = Duration::from_secs(1);
 /// How long a wait goes on before Python may handle a signal.
 const SLICE: Duration = Duration::from_millis(50);
 /// How long calls about memory may take, seconds, unless they are told otherwise.
@@ -65,22 +60,6 @@ pub(crate) struct Prepared {
     named: Vec<PyBuffer>,
 }
 
-/// A worker whose workers are there.
-pub(crate) struct Started {
-    pub(crate) orchestrator: Orchestrator,
-    pub(crate) leaves: Leaves,
-    pub(crate) heap: ForkHeap,
-    pub(crate) functions: Vec<Py<PyAny>>,
-    /// What the innermost scope of a run allocated is last; nothing while nothing runs.
-    pub(crate) scopes: Vec<Vec<Buffer>>,
-    pub(crate) is_running: bool,
-    /// What was named before the fork, and what was allocated outside of runs.
-    named: Vec<PyBuffer>,
-    allocated: Vec<Buffer>,
-    /// Which chip is whose: those that were asked for memory.
-    owners: HashMap<OwnerInstanceId, WorkerId>,
-}
-
 impl PyWorker {
     /// The state, for this thread alone. Others of Python run while it waits.
     pub(crate) fn state(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
@@ -111,33 +90,6 @@ impl PyWorker {
     ) -> PyResult<R> {
         self.start(py)?;
         self.with_started(py, work)
-    }
-
-    fn spawn(&self, py: Python<'_>, prepared: &Prepared) -> PyResult<Started> {
-        let endpoint = here()?;
-        let heap = ForkHeap::new(&endpoint, self.heap_nbytes).or_raise()?;
-        let functions: Vec<_> = prepared.functions.iter().map(|function| function.clone_ref(py)).collect();
-        let kernels = Functions(functions.iter().map(|function| function.clone_ref(py)).collect());
-        // What is buffered now would be written out by every worker as well.
-        flush(py);
-        let workers = Workers::spawn(&endpoint, &self.tree.specs(), &kernels, WaitPolicy::default());
-        let workers = workers.map_err(|error| {
-            let error = failed(&error);
-            let _ = error.value(py).call_method1("add_note", (THREADS_NOTE,));
-            error
-        })?;
-        let leaves = Leaves::new(&workers);
-        Ok(Started {
-            orchestrator: Orchestrator::new(workers).or_raise()?,
-            leaves,
-            heap,
-            functions,
-            scopes: Vec::new(),
-            is_running: false,
-            named: Vec::new(),
-            allocated: Vec::new(),
-            owners: HashMap::new(),
-        })
     }
 
     /// Waits until no task is left, in slices, so that Python handles signals meanwhile.
@@ -175,10 +127,6 @@ impl PyWorker {
         })
     }
 }
-
-/// What helps who sees that there are several threads.
-const THREADS_NOTE: &str = "Workers are forked without exec, which takes a process of one thread. numpy's OpenBLAS starts threads \
-    when it is imported: set OPENBLAS_NUM_THREADS=1 before, or start the worker first.";
 
 fn is_closed() -> PyErr {
     PyValueError::new_err("released: the worker was closed, or is a part of another one")
@@ -241,7 +189,7 @@ impl PyWorker {
             State::New(prepared) => {
                 let (memory, shapes, dtype) = memory_and_view(array)?;
                 let buffer = wrap_memory(here()?, &memory, None)?;
-                let view = bufabi_core::View::row_major(0, dtype, shapes.as_slice(), u64::MAX).or_raise()?;
+                let view = View::row_major(0, dtype, shapes.as_slice(), u64::MAX).or_raise()?;
                 let tensor = buffer.tensor_of(&view)?;
                 prepared.named.push(buffer);
                 Ok(PyTensor(tensor))
@@ -262,7 +210,7 @@ impl PyWorker {
             State::Started(_) => return Ok(()),
             State::Closed => return Err(is_closed()),
         };
-        let mut started = self.spawn(py, prepared)?;
+        let mut started = Started::spawn(py, &self.tree, self.heap_nbytes, &prepared.functions)?;
         started.named = core::mem::take(&mut prepared.named);
         *state = State::Started(Box::new(started));
         Ok(())
@@ -298,13 +246,11 @@ impl PyWorker {
                 return Err(error);
             }
         };
-        let reports = worker.with_started(py, |started| Ok(reports(&mut started.orchestrator)))?;
+        let reports = worker.with_started(py, |started| Ok(started.reports()))?;
         worker.leave_run(py, false)?;
         match cause {
             None => Ok(reports),
-            Some(cause) => {
-                Err(worker.with_started(py, |started| Ok(raise_cause(&started.orchestrator, &cause)))?)
-            }
+            Some(cause) => Err(worker.with_started(py, |started| Ok(started.failure(py, &cause)))?),
         }
     }
 
@@ -332,9 +278,7 @@ impl PyWorker {
             return buffer.get().release(None).or_raise();
         };
         buffer.get().release(None).or_raise()?;
-        let workers = started.orchestrator.workers_mut();
-        let kept = py.detach(|| workers.release_imports(identity, until)).or_raise()?;
-        refuse_kept(started.orchestrator.workers(), identity, &kept)
+        started.drop_imports(py, identity, until)
     }
 
     /// Takes what a dense tensor needs of the heap that workers inherited: FORK_SHM. It lives until `free` or `close`.
@@ -347,7 +291,7 @@ impl PyWorker {
     ) -> PyResult<PyTensor> {
         let shape = Numbers::read(shape, "shape")?;
         self.with_startable(py, |started| {
-            let (buffer, tensor) = allocate(&started.heap, &shape, dtype.0)?;
+            let (buffer, tensor) = started.allocate(&shape, dtype.0)?;
             started.allocated.push(buffer);
             Ok(PyTensor(tensor))
         })
@@ -373,11 +317,7 @@ impl PyWorker {
     ) -> PyResult<PyDeviceBuffer> {
         let until = deadline(timeout)?;
         self.with_startable(py, |started| {
-            let chip = started.leaves.find(started.orchestrator.workers(), LeafKind::Chip, worker)?;
-            let workers = started.orchestrator.workers_mut();
-            let made = py.detach(|| workers.malloc(chip, nbytes, access.0, until)).or_raise()?;
-            started.owners.insert(made.identity().owner_instance_id(), chip);
-            Ok(PyDeviceBuffer(made))
+            started.malloc(py, worker, nbytes, access.0, until).map(PyDeviceBuffer)
         })
     }
 
@@ -392,13 +332,10 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<PyTensor> {
         let (shape, until) = (Numbers::read(shape, "shape")?, deadline(timeout)?);
+        let view = View::row_major(0, dtype.0, shape.as_slice(), u64::MAX).or_raise()?;
         self.with_startable(py, |started| {
-            let chip = started.leaves.find(started.orchestrator.workers(), LeafKind::Chip, Some(worker))?;
-            let workers = started.orchestrator.workers_mut();
-            let made =
-                py.detach(|| workers.alloc_child(chip, shape.as_slice(), dtype.0, until)).or_raise()?;
-            started.owners.insert(made.identity().owner_instance_id(), chip);
-            made.row_major(0, dtype.0, shape.as_slice()).or_raise().map(PyTensor)
+            let made = started.malloc(py, Some(worker), view.extent(), Access::ReadWrite, until)?;
+            made.tensor(&view).or_raise().map(PyTensor)
         })
     }
 
@@ -407,19 +344,7 @@ impl PyWorker {
     #[pyo3(signature = (memory, timeout = MEMORY_LIMIT))]
     fn free(&self, py: Python<'_>, memory: &Bound<'_, PyAny>, timeout: f64) -> PyResult<()> {
         let ((identity, _), until) = (place_of(memory)?, deadline(timeout)?);
-        self.with_started(py, |started| {
-            if let Some(place) = started.allocated.iter().position(|buffer| buffer.identity() == identity) {
-                if let Some(buffer) = started.allocated.get_mut(place) {
-                    buffer.release().or_raise()?;
-                }
-                drop(started.allocated.swap_remove(place));
-                return Ok(());
-            }
-            let chip = started.chip_of(identity)?;
-            let workers = started.orchestrator.workers_mut();
-            let kept = py.detach(|| workers.free(chip, identity, until)).or_raise()?;
-            refuse_kept(started.orchestrator.workers(), identity, &kept)
-        })
+        self.with_started(py, |started| started.free(py, identity, until))
     }
 
     /// Copies bytes into a chip's memory: to the first byte of what is named, and `byte_offset` behind it.
@@ -433,11 +358,11 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<()> {
         let ((identity, start), until) = (place_of(target)?, deadline(timeout)?);
-        let bytes = crate::arrays::bytes_of(data)?;
+        let bytes = bytes_of(data)?;
+        let at = start.saturating_add(byte_offset);
         self.with_started(py, |started| {
             let chip = started.chip_of(identity)?;
             let workers = started.orchestrator.workers_mut();
-            let at = start.saturating_add(byte_offset);
             py.detach(|| workers.copy_to(chip, identity, at, &bytes, until)).or_raise()
         })
     }
@@ -454,15 +379,15 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<()> {
         let ((identity, start), until) = (place_of(source)?, deadline(timeout)?);
-        let place = crate::arrays::writable_bytes(into)?;
+        let place = writable_bytes(into)?;
         let mut bytes = vec![0; place.len()?];
+        let at = start.saturating_add(byte_offset);
         self.with_started(py, |started| {
             let chip = started.chip_of(identity)?;
             let workers = started.orchestrator.workers_mut();
-            let at = start.saturating_add(byte_offset);
             py.detach(|| workers.copy_from(chip, identity, at, &mut bytes, until)).or_raise()
         })?;
-        place.set_item(pyo3::types::PySlice::full(py), pyo3::types::PyBytes::new(py, &bytes))
+        place.set_item(PySlice::full(py), PyBytes::new(py, &bytes))
     }
 
     /// Every leaf's path, and the number of its process.
@@ -489,10 +414,7 @@ impl PyWorker {
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let state = core::mem::replace(&mut *self.state(py)?, State::Closed);
         if let State::Started(started) = state {
-            let Started { orchestrator, scopes, named, allocated, heap, .. } = *started;
-            let now = Instant::now();
-            py.detach(|| orchestrator.stop(now.checked_add(STOP_LIMIT).unwrap_or(now)));
-            drop((scopes, named, allocated, heap));
+            started.stop(py);
         }
         Ok(())
     }
@@ -536,72 +458,4 @@ impl PyWorker {
         };
         Ok(format!("Worker(level={}, {state})", self.tree.level()))
     }
-}
-
-impl Started {
-    /// The number of a function that was registered.
-    pub(crate) fn function(&self, function: &Bound<'_, PyAny>) -> Option<u32> {
-        let place = self.functions.iter().position(|known| known.bind(function.py()).is(function))?;
-        u32::try_from(place).ok().and_then(|place| FIRST_FUNCTION.checked_add(place))
-    }
-
-    /// The chip that owns device memory. Who asks for something that is on none asks the first one, which says what it knows of it.
-    fn chip_of(&self, identity: Identity) -> PyResult<WorkerId> {
-        let chip =
-            self.owners.get(&identity.owner_instance_id()).or_else(|| self.leaves.chips.first()).copied();
-        chip.ok_or_else(|| {
-            raise(bufabi_core::Code::OtherOwner, &format_args!("{identity} is memory of no chip here"))
-        })
-    }
-}
-
-/// A slab for a dense tensor.
-pub(crate) fn allocate(heap: &ForkHeap, shape: &Numbers, dtype: DType) -> PyResult<(Buffer, Tensor)> {
-    let buffer = heap.alloc_shared(shape.as_slice(), dtype).or_raise()?;
-    let tensor = buffer.row_major(0, dtype, shape.as_slice()).or_raise()?;
-    Ok((buffer, tensor))
-}
-
-/// What came of the tasks that are over.
-fn reports(orchestrator: &mut Orchestrator) -> Vec<PyTaskReport> {
-    let mut reports = Vec::new();
-    // What is over is told of without waiting.
-    while let Ok(finished) = orchestrator.wait(Instant::now()) {
-        match finished.outcome {
-            Ok(replies) => reports.extend(PyTaskReport::of_replies(finished.task, replies)),
-            Err(TaskFailed::Own(_) | TaskFailed::Poisoned(_)) => {}
-        }
-    }
-    reports
-}
-
-/// The exception for a task that failed. It has the attributes `task`, the task's number, and `worker`, the path of where it ran.
-fn raise_cause(orchestrator: &Orchestrator, cause: &Cause) -> PyErr {
-    let path = orchestrator.workers().name(cause.worker).unwrap_or("a worker").to_owned();
-    let message = format!("task {} on {path}: {}", cause.task.0, cause.failure);
-    let error = raise(cause.failure.code(), &message);
-    Python::attach(|py| {
-        let value = error.value(py);
-        // An exception of Python's own takes any attribute.
-        let _ = value.setattr("task", cause.task.0);
-        let _ = value.setattr("worker", path);
-    });
-    error
-}
-
-fn refuse_kept(workers: &Workers, identity: Identity, kept: &[KeptImport]) -> PyResult<()> {
-    if kept.is_empty() {
-        return Ok(());
-    }
-    let told: Vec<String> = kept
-        .iter()
-        .map(|kept| {
-            let name = workers.name(kept.worker).unwrap_or("a worker");
-            kept.why.as_ref().map_or_else(|| format!("{name} did not answer"), |why| format!("{name}: {why}"))
-        })
-        .collect();
-    Err(PyBufferError::new_err(format!(
-        "{identity} is released, but not everywhere dropped: {}",
-        told.join("; ")
-    )))
 }
