@@ -22,6 +22,9 @@ use crate::tree::{LeafKind, Leaves, Tree};
 /// How long workers that have nothing to do may take to end.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
 
+/// How long a thread that Python has joined may take to be gone.
+const SETTLE_LIMIT: Duration = Duration::from_millis(100);
+
 /// What helps who sees that there are several threads.
 const THREADS_NOTE: &str = "Workers are forked without exec, which takes a process of one thread. numpy's OpenBLAS starts threads \
     when it is imported: set OPENBLAS_NUM_THREADS=1 before, or start the worker first.";
@@ -55,7 +58,16 @@ impl Started {
         let known = || functions.iter().map(|function| function.clone_ref(py)).collect::<Vec<_>>();
         // What is buffered now would be written out by every worker as well.
         flush(py);
-        let workers = Workers::spawn(&endpoint, &tree.specs(), &Functions(known()), WaitPolicy::default());
+        let (specs, kernels, now) = (tree.specs(), Functions(known()), Instant::now());
+        let until = now.checked_add(SETTLE_LIMIT).unwrap_or(now);
+        let workers = loop {
+            match Workers::spawn(&endpoint, &specs, &kernels, WaitPolicy::default()) {
+                Err(SpawnError::SeveralThreads { .. }) if Instant::now() < until => {
+                    py.detach(|| std::thread::sleep(Duration::from_millis(1)));
+                }
+                spawned => break spawned,
+            }
+        };
         let workers = workers.map_err(|error| {
             let raised = failed(&error);
             if matches!(error, SpawnError::SeveralThreads { .. }) {
