@@ -241,6 +241,30 @@ fn a_runtime_in_cpp_that_cmake_builds_from_the_installed_package_computes_the_gr
 }
 
 #[test]
+fn a_project_may_have_the_sources_in_a_folder_of_its_own() {
+    let folder = builds().join("as-a-folder");
+    fs::create_dir_all(&folder).unwrap();
+    let (host, source) = (root().join("host"), root().join("examples/cpp/gram.cpp"));
+    let project = format!(
+        "cmake_minimum_required(VERSION 3.18)\nproject(gram LANGUAGES CXX)\n\
+         add_subdirectory({} bufabi)\nadd_executable(gram {})\n\
+         target_compile_features(gram PRIVATE cxx_std_17)\ntarget_link_libraries(gram PRIVATE bufabi::bufabi)\n",
+        host.display(),
+        source.display()
+    );
+    fs::write(folder.join("CMakeLists.txt"), project).unwrap();
+    // The folder of the installed one, built before: cargo has nothing left to do.
+    installed();
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let cargo = format!("-DBUFABI_TARGET_DIR={}", target.parent().unwrap().display());
+    let mut configure = Command::new("cmake");
+    configure.current_dir(&folder).args(["-B", "build", "-DCMAKE_BUILD_TYPE=Debug", &cargo]);
+    run(&mut configure).unwrap();
+    run(Command::new("cmake").current_dir(&folder).args(["--build", "build"])).unwrap();
+    gram(&folder.join("build/gram"));
+}
+
+#[test]
 fn pkg_config_tells_how_to_build_it_too() {
     let mut ask = Command::new("pkg-config");
     let flags = run(ask
