@@ -178,7 +178,8 @@ fn heap_for(graph: &Graph, endpoint: &Endpoint) -> Result<ForkHeap, Failure> {
 fn copied(endpoint: &Endpoint, entry: &graph::Buffer) -> Result<Made, Failure> {
     let length = usize::try_from(entry.nbytes).map_err(Failure::machine)?;
     let region = InheritedRegion::new(endpoint.owner_instance_id(), length, Sharing::Copied);
-    let region = region.map_err(Failure::machine)?;
+    let region =
+        region.map_err(|error| Failure::machine(format!("{length} bytes to inherit a copy of: {error}")))?;
     let wrapped = endpoint.wrap_fork_inherited(&region, 0, entry.nbytes, Access::Read);
     Ok(Made::Copied { wrapped: wrapped.map_err(Failure::machine)?, _region: region })
 }
