@@ -6,7 +6,7 @@ use bufabi_core::wire::body::Body;
 use bufabi_core::wire::descriptor::DescriptorFields;
 use bufabi_core::{Access, Code, DType, Descriptor, Identity, Tag, Tensor};
 use bufabi_host::consumer::Resolution;
-use bufabi_host::device::memory::{WINDOW_ALIGNMENT, WindowPart};
+use bufabi_host::device::memory::WindowPart;
 use bufabi_host::device::{Chip, DeviceKind, QemuOptions, SimulatedChip, SimulatedChipOptions};
 use bufabi_host::kernels::{Kernel, StandardKernels};
 use bufabi_host::owner::Endpoint;
@@ -19,8 +19,8 @@ use bufabi_host::worker::{
 
 use crate::Case;
 use crate::support::{
-    SLEEP_50_MS, TestKernels, died, does_not_run, is_running, load, number, open_files, row, run, soon,
-    spawn, spec, store, within_a_second,
+    MEET, Meeting, SLEEP_50_MS, TestKernels, died, does_not_run, is_running, load, number, open_files, row,
+    run, soon, spawn, spec, store, within_a_second,
 };
 use crate::tree::host;
 
@@ -31,25 +31,24 @@ pub(crate) const CASES: &[Case] = &[
     ("device_memory_that_a_task_names_is_not_freed", busy),
     ("a_chip_tells_freed_already_from_anothers_and_from_what_never_was", frees_differ),
     ("copies_keep_to_direction_and_range_whatever_their_size", copies),
-    ("a_domain_is_on_all_of_its_chips_or_on_none", domain_all_or_none),
-    ("a_domains_buffers_are_aligned_alike_and_zero_and_go_together", domain_together),
     ("device_memory_is_shared_by_handle_with_whom_its_chip_permits", shared_by_handle),
     ("host_buffers_are_copied_for_a_chip_that_needs_it_and_every_byte_is_counted", staged),
     ("what_a_chip_makes_too_late_is_taken_back", too_late),
+    ("memory_that_a_busy_chip_was_to_free_is_freed_when_it_has_time", freed_when_there_is_time),
     ("a_chip_that_is_killed_takes_its_memory_along", chip_killed),
     ("only_chips_have_device_memory", only_chips),
     ("a_chip_whose_device_is_not_to_be_had_says_why", missing),
     ("a_fork_frees_nothing_of_a_chips_memory", forked),
 ];
 
-const MIB: u64 = 1 << 20;
+pub(crate) const MIB: u64 = 1 << 20;
 
-fn chip(name: &str, nbytes: u64, reaches_host_memory: bool) -> WorkerSpec {
+pub(crate) fn chip(name: &str, nbytes: u64, reaches_host_memory: bool) -> WorkerSpec {
     spec(name, WorkerKind::Device(DeviceKind::Simulated { nbytes, reaches_host_memory }))
 }
 
 /// A chip below a host worker, one beside that, and a sub-worker.
-fn tree() -> (Endpoint, Workers, [WorkerId; 3]) {
+pub(crate) fn tree() -> (Endpoint, Workers, [WorkerId; 3]) {
     let endpoint = Endpoint::new().unwrap();
     let specs =
         [host("l3", vec![chip("chip0", MIB, true)]), chip("chip1", MIB, true), spec("sub", WorkerKind::Sub)];
@@ -59,37 +58,37 @@ fn tree() -> (Endpoint, Workers, [WorkerId; 3]) {
 }
 
 /// All of it, as 32-bit numbers.
-fn numbers(buffer: &DeviceBuffer) -> Tensor {
+pub(crate) fn numbers(buffer: &DeviceBuffer) -> Tensor {
     buffer.row_major(0, DType::Int32, &[u32::try_from(buffer.nbytes() / 4).unwrap()]).unwrap()
 }
 
-fn malloc(workers: &mut Workers, chip: WorkerId, nbytes: u64) -> DeviceBuffer {
+pub(crate) fn malloc(workers: &mut Workers, chip: WorkerId, nbytes: u64) -> DeviceBuffer {
     workers.malloc(chip, nbytes, Access::ReadWrite, soon()).unwrap()
 }
 
-fn put(workers: &mut Workers, buffer: &DeviceBuffer, bytes: &[u8]) {
+pub(crate) fn put(workers: &mut Workers, buffer: &DeviceBuffer, bytes: &[u8]) {
     workers.copy_to(buffer.worker(), buffer.identity(), 0, bytes, soon()).unwrap();
 }
 
-fn get(workers: &mut Workers, buffer: &DeviceBuffer) -> Vec<u8> {
+pub(crate) fn get(workers: &mut Workers, buffer: &DeviceBuffer) -> Vec<u8> {
     let mut bytes = vec![0; usize::try_from(buffer.nbytes()).unwrap()];
     workers.copy_from(buffer.worker(), buffer.identity(), 0, &mut bytes, soon()).unwrap();
     bytes
 }
 
 /// Why the worker says that it did not do it.
-fn reported(error: MemoryError) -> Code {
+pub(crate) fn reported(error: MemoryError) -> Code {
     let MemoryError::Failed(TaskFailure::Reported(failure)) = error else { panic!("{error:?}") };
     failure.code
 }
 
 /// All of a chip's memory is free.
-fn is_free(workers: &mut Workers, chip: WorkerId) {
+pub(crate) fn is_free(workers: &mut Workers, chip: WorkerId) {
     let all = workers.malloc(chip, MIB, Access::Read, soon()).unwrap();
     workers.free(chip, all.identity(), soon()).unwrap();
 }
 
-fn copy_task<'a>(tensors: &'a [Tensor], tags: &'a [Tag]) -> TaskRequest<'a> {
+pub(crate) fn copy_task<'a>(tensors: &'a [Tensor], tags: &'a [Tag]) -> TaskRequest<'a> {
     TaskRequest { task: 1, member: 0, kernel: number(Kernel::Copy), tensors, tags, scalars: &[] }
 }
 
@@ -255,80 +254,6 @@ fn copies() {
     assert_eq!(reported(workers.malloc(chip0, MIB, Access::Read, soon()).unwrap_err()), Code::SpaceFull);
 }
 
-fn domain_all_or_none() {
-    let endpoint = Endpoint::new().unwrap();
-    let specs = [
-        chip("chip0", MIB, true),
-        host("l3", vec![chip("chip1", MIB, true)]),
-        chip("small", 8192, true),
-        chip("gone", MIB, true),
-        spec("sub", WorkerKind::Sub),
-    ];
-    let mut workers = spawn(&endpoint, &specs);
-    let [chip0, chip1, small, gone, sub] =
-        ["chip0", "l3/chip1", "small", "gone", "sub"].map(|path| workers.find(path).unwrap());
-    let parts = [WindowPart { nbytes: 10_000, access: Access::ReadWrite }; 3];
-    let pid = workers.pid(gone).unwrap();
-    Process::open(pid).unwrap().send(9).unwrap();
-    for place in 0..3 {
-        let mut chips = vec![chip0, chip1];
-        chips.insert(place, small);
-        let full = workers.create_domain(&chips, &parts, soon()).unwrap_err();
-        assert_eq!(reported(full), Code::SpaceFull);
-        chips[place] = gone;
-        let failed = workers.create_domain(&chips, &parts, soon()).unwrap_err();
-        assert_eq!(failed, MemoryError::Failed(died("gone", pid, Ending::Killed { signal: 9 })));
-        chips[place] = sub;
-        let failed = workers.create_domain(&chips, &parts, soon()).unwrap_err();
-        assert_eq!(failed, MemoryError::NotAChip { worker: sub });
-        assert_eq!(workers.device_buffers(), 0);
-        is_free(&mut workers, chip0);
-        is_free(&mut workers, chip1);
-    }
-    let many = vec![parts[0]; 257];
-    let refused = workers.create_domain(&[chip0], &many, soon()).unwrap_err();
-    assert_eq!(refused, MemoryError::TooManyParts { parts: 257, limit: 256 });
-    let domain = workers.create_domain(&[chip0], &vec![WindowPart { nbytes: 1, ..parts[0] }; 256], soon());
-    assert_eq!(domain.unwrap().windows()[0].len(), 256);
-}
-
-fn domain_together() {
-    let (_endpoint, mut workers, [chip0, chip1, _]) = tree();
-    // What lies there from before is not zero.
-    for chip in [chip0, chip1] {
-        let dirty = malloc(&mut workers, chip, MIB);
-        put(&mut workers, &dirty, &vec![0xff; 1 << 20]);
-        workers.free(chip, dirty.identity(), soon()).unwrap();
-    }
-    let before = malloc(&mut workers, chip1, 4096);
-    let parts = [1500, 1, 5000].map(|nbytes| WindowPart { nbytes, access: Access::ReadWrite });
-    let domain = workers.create_domain(&[chip0, chip1], &parts, soon()).unwrap();
-    let base = |buffer: &DeviceBuffer| {
-        let Body::VmmWindow { base } = buffer.descriptor().body() else { panic!("{buffer:?}") };
-        base.get()
-    };
-    for window in domain.windows() {
-        for (buffer, part) in window.iter().zip(parts) {
-            assert_eq!((buffer.nbytes(), base(buffer) % WINDOW_ALIGNMENT), (part.nbytes, 0));
-            assert!(get(&mut workers, buffer).iter().all(|&byte| byte == 0));
-        }
-    }
-    for window in domain.windows() {
-        let offsets: Vec<u64> = window.iter().map(|buffer| base(buffer) - base(&window[0])).collect();
-        assert_eq!(offsets, [0, 2048, 3072]);
-    }
-    let buffer = domain.windows()[0][1];
-    let identity = buffer.identity();
-    assert_eq!(workers.free(chip0, identity, soon()).unwrap_err(), MemoryError::InDomain { identity });
-    workers.free_domain(&domain, soon()).unwrap();
-    let refused = workers.submit(chip0, &copy_task(&[numbers(&domain.windows()[0][0]); 2], &[Tag::NoDep; 2]));
-    assert_eq!(refused.unwrap_err().code(), Code::DeviceNotLive);
-    let twice = workers.free_domain(&domain, soon()).unwrap_err();
-    assert_eq!(reported(twice), Code::Stale);
-    assert_eq!(get(&mut workers, &before).len(), 4096);
-    is_free(&mut workers, chip0);
-}
-
 fn shared_by_handle() {
     let (_endpoint, mut workers, [chip0, chip1, sub]) = tree();
     let shared = workers.create_shareable(chip0, 16, Access::ReadWrite, Admission::Listed, soon()).unwrap();
@@ -428,6 +353,28 @@ fn too_late() {
     for chip in [chip0, chip1] {
         is_free(&mut workers, chip);
     }
+}
+
+fn freed_when_there_is_time() {
+    let (endpoint, meeting) = (Endpoint::new().unwrap(), Meeting::new());
+    let specs = [chip("chip0", MIB, true), chip("chip1", MIB, true)];
+    let mut workers = Workers::spawn(&endpoint, &specs, &meeting, WaitPolicy::default()).unwrap();
+    let [chip0, chip1] = [0, 1].map(WorkerId);
+    let all = malloc(&mut workers, chip0, MIB);
+    let meet = TaskRequest { kernel: MEET, scalars: &[2], ..copy_task(&[], &[]) };
+    workers.submit(chip0, &meet).unwrap();
+    let late = workers.free(chip0, all.identity(), Instant::now()).unwrap_err();
+    assert_eq!(late, MemoryError::TimedOut { worker: chip0 });
+    // The other chip is not kept waiting.
+    within_a_second("a call to another chip", || {
+        is_free(&mut workers, chip1);
+        true
+    });
+    workers.submit(chip1, &meet).unwrap();
+    for _ in 0..2 {
+        assert!(workers.wait(soon()).unwrap().result.is_ok());
+    }
+    is_free(&mut workers, chip0);
 }
 
 fn chip_killed() {

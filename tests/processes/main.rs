@@ -6,9 +6,13 @@
 
 #[expect(clippy::indexing_slicing, reason = "what a test does not find as it should fails it")]
 mod device;
+#[expect(clippy::indexing_slicing, reason = "what a test does not find as it should fails it")]
+mod domain;
 mod inherited;
 #[expect(clippy::indexing_slicing, reason = "what a test does not find as it should fails it")]
 mod orchestrator;
+#[expect(clippy::indexing_slicing, reason = "what a test does not find as it should fails it")]
+mod races;
 mod region;
 mod shm;
 mod support;
@@ -39,7 +43,9 @@ fn main() -> ExitCode {
         region::CASES,
         tree::CASES,
         orchestrator::CASES,
+        races::CASES,
         device::CASES,
+        domain::CASES,
     ]
     .concat();
     let cases: Vec<_> = cases.into_iter().map(|(name, run)| apart::Case::new(name, run)).collect();

@@ -1,7 +1,5 @@
 //! An orchestrator: every task after those that it depends on, failures that poison, and buffers that stay until who names them is done.
 
-use std::sync::mpsc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bufabi_core::dependencies::Capacities;
@@ -13,14 +11,15 @@ use bufabi_host::orchestrator::{
 };
 use bufabi_host::owner::{Buffer, Endpoint};
 use bufabi_host::sys::process::{Ending, Process};
-use bufabi_host::worker::{SpawnError, WaitError, WaitPolicy, WorkerId, WorkerKind, WorkerSpec, Workers};
+use bufabi_host::worker::{WaitError, WaitPolicy, WorkerId, WorkerKind, WorkerSpec, Workers};
+use bufabi_tests::random::Random;
 
+use crate::Case;
 use crate::support::{
-    MEET, Meeting, SLEEP_FOR_EVER, died, is_running, load, number, own_objects, parent_of, row, soon, spec,
-    store,
+    MEET, Meeting, SIGCONT, SIGSTOP, SLEEP_FOR_EVER, died, is_running, load, number, own_objects, parent_of,
+    row, soon, spec, store,
 };
 use crate::tree::host;
-use crate::{Case, is_long};
 
 pub(crate) const CASES: &[Case] = &[
     ("any_sequence_of_tasks_leaves_what_it_would_one_after_another", random_sequences),
@@ -36,20 +35,19 @@ pub(crate) const CASES: &[Case] = &[
     ("what_a_submit_refuses_changes_nothing", refusals),
     ("the_end_of_a_run_is_waited_for_so_long_and_no_longer", end_of_run),
     ("an_abandoned_task_holds_until_its_leaf_has_answered", abandoned),
-    ("a_release_that_races_with_a_submit_is_before_it_or_after_it", race),
-    ("any_process_of_a_tree_killed_at_any_moment_costs_its_tasks_and_nothing_else", killed_at_random),
+    ("a_leaf_whose_answer_was_taken_elsewhere_goes_on_with_what_it_was_given", answer_taken_elsewhere),
 ];
 
 /// A kernel that there is not: it fails.
 const FAILS: u32 = 77;
 
 /// Three leaves, two of them under a host worker.
-fn tree() -> Vec<WorkerSpec> {
+pub(crate) fn tree() -> Vec<WorkerSpec> {
     let below = vec![spec("chip0", WorkerKind::Chip), spec("sub0", WorkerKind::Sub)];
     vec![host("l3", below), spec("chip1", WorkerKind::Chip)]
 }
 
-fn start(endpoint: &Endpoint, meeting: &Meeting) -> Orchestrator {
+pub(crate) fn start(endpoint: &Endpoint, meeting: &Meeting) -> Orchestrator {
     start_with(endpoint, meeting, &DEFAULT_CAPACITIES)
 }
 
@@ -58,11 +56,16 @@ fn start_with(endpoint: &Endpoint, meeting: &Meeting, capacities: &Capacities) -
     Orchestrator::with_capacities(workers, capacities).unwrap()
 }
 
-fn buffer(endpoint: &Endpoint) -> Buffer {
+pub(crate) fn buffer(endpoint: &Endpoint) -> Buffer {
     endpoint.create_buffer(16, Access::ReadWrite).unwrap()
 }
 
-const fn member<'a>(worker: usize, kernel: u32, tensors: &'a [Tensor], tags: &'a [Tag]) -> Member<'a> {
+pub(crate) const fn member<'a>(
+    worker: usize,
+    kernel: u32,
+    tensors: &'a [Tensor],
+    tags: &'a [Tag],
+) -> Member<'a> {
     Member { worker: WorkerId(worker), kernel, tensors, tags, scalars: &[] }
 }
 
@@ -76,7 +79,7 @@ fn meet(orchestrator: &mut Orchestrator, worker: usize, count: u64) -> TaskId {
 }
 
 /// All that is over until nothing is left, by the tasks' numbers.
-fn drain(orchestrator: &mut Orchestrator) -> Vec<Finished> {
+pub(crate) fn drain(orchestrator: &mut Orchestrator) -> Vec<Finished> {
     let mut all = Vec::new();
     loop {
         match orchestrator.wait(soon()) {
@@ -93,8 +96,8 @@ fn random_sequences() {
     const NUMBERS: usize = 64;
     let (endpoint, meeting) = (Endpoint::new().unwrap(), Meeting::new());
     let mut orchestrator = start(&endpoint, &meeting);
-    let mut random = Random(7);
-    let mut below = |limit: usize| random.below(limit);
+    let mut random = Random::new(7);
+    let mut below = |limit: usize| usize::try_from(random.below(u64::try_from(limit).unwrap())).unwrap();
     for _ in 0..10 {
         let nbytes = u64::try_from(NUMBERS * 4).unwrap();
         let buffers: Vec<_> =
@@ -461,161 +464,20 @@ fn abandoned() {
     x.release().unwrap();
 }
 
-/// Numbers without a pattern (splitmix64), the same for the same seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ (z >> 31)) >> 33).unwrap() % limit
-    }
-}
-
-/// `BUFABI_SEED` chooses other moments, `BUFABI_LONG=1` ten times as many.
-fn killed_at_random() {
-    let seed = std::env::var("BUFABI_SEED").map_or(7, |seed| seed.parse().unwrap());
-    let mut random = Random(seed);
-    let meeting = Meeting::new();
-    for round in 0..if is_long() { 500 } else { 50 } {
-        let what = format!("seed {seed}, round {round}");
-        let endpoint = Endpoint::new().unwrap();
-        // The kernel takes a moment to forget the last round's thread.
-        let begun = Instant::now();
-        let workers = loop {
-            match Workers::spawn(&endpoint, &tree(), &meeting, WaitPolicy::default()) {
-                Ok(workers) => break workers,
-                Err(SpawnError::SeveralThreads { .. }) if begun.elapsed() < Duration::from_secs(1) => {}
-                Err(error) => panic!("{what}: {error}"),
-            }
-        };
-        let leaves = [0, 1, 2].map(|worker| workers.pid(WorkerId(worker)).unwrap());
-        let above = parent_of(leaves[0]).unwrap();
-        let all = [leaves[0], leaves[1], leaves[2], above];
-        let victim = random.below(4);
-        let moment = Duration::from_micros(u64::try_from(random.below(8000)).unwrap());
-        let process = Process::open(all[victim]).unwrap();
-        let killer = thread::spawn(move || {
-            thread::sleep(moment);
-            process.send(9).unwrap();
-        });
-        // Who the failures may name, and which leaves they may be on.
-        let (path, hit): (&str, &[usize]) = match victim {
-            0 => ("l3/chip0", &[0]),
-            1 => ("l3/sub0", &[1]),
-            2 => ("chip1", &[2]),
-            _ => ("l3", &[0, 1]),
-        };
-        let mut orchestrator =
-            Orchestrator::with_capacities(workers, &Capacities::for_tasks(16, 16)).unwrap();
-        let mut failed = 0;
-        // New buffers, imports, tasks and releases until the death has shown.
-        while failed == 0 {
-            let buffers = [0, 1, 2].map(|_| buffer(&endpoint));
-            for (worker, buffer) in buffers.iter().enumerate() {
-                let tensors = [row(buffer)];
-                let fill = Member {
-                    scalars: &[4],
-                    ..member(worker, number(Kernel::Fill), &tensors, &[Tag::Output])
-                };
-                match orchestrator.submit(&[fill]) {
-                    Ok(_) => {}
-                    Err(error) => {
-                        assert_eq!(error.code(), Code::WorkerDied, "{what}: {error}");
-                        failed += 1;
-                    }
-                }
-            }
-            // No call hangs, whenever the death comes.
-            let within_a_second = |begun: Instant| {
-                let took = begun.elapsed();
-                assert!(took < Duration::from_secs(1), "{what}: {path}: a call took {took:?}");
-            };
-            loop {
-                let begun = Instant::now();
-                let finished = match orchestrator.wait(soon()) {
-                    Ok(finished) => finished,
-                    Err(WaitError::Idle) => break,
-                    Err(error) => panic!("{what}: {error}"),
-                };
-                within_a_second(begun);
-                if let Err(error) = finished.outcome {
-                    let cause = error.cause();
-                    assert!(hit.contains(&cause.worker.0), "{what}: {error}");
-                    assert_eq!(
-                        cause.failure,
-                        died(path, all[victim], Ending::Killed { signal: 9 }),
-                        "{what}"
-                    );
-                    failed += 1;
-                }
-            }
-            for mut buffer in buffers {
-                let identity = buffer.identity();
-                buffer.release().unwrap();
-                let begun = Instant::now();
-                let kept = orchestrator.workers_mut().release_imports(identity, soon()).unwrap();
-                assert_eq!(kept, [], "{what}");
-                within_a_second(begun);
-            }
-        }
-        killer.join().unwrap();
-        orchestrator.stop(soon());
-        assert!(!all.iter().any(|&pid| is_running(pid)), "{what}");
-        assert!(own_objects().is_empty(), "{what}");
-    }
-}
-
-fn race() {
-    const ROUNDS: usize = 10_000;
+fn answer_taken_elsewhere() {
     let (endpoint, meeting) = (Endpoint::new().unwrap(), Meeting::new());
     let mut orchestrator = start(&endpoint, &meeting);
-    let (to_releaser, for_releaser) = mpsc::channel::<Buffer>();
-    let (to_submitter, for_submitter) = mpsc::channel::<(Buffer, bool)>();
-    thread::scope(|scope| {
-        scope.spawn(move || {
-            for mut buffer in for_releaser {
-                let released = match buffer.release() {
-                    Ok(()) => true,
-                    Err(error) => {
-                        assert_eq!(error.code(), Code::Busy);
-                        false
-                    }
-                };
-                to_submitter.send((buffer, released)).unwrap();
-            }
-        });
-        let (mut before, mut after) = (0, 0);
-        for round in 0..ROUNDS {
-            let buffer = buffer(&endpoint);
-            let tensors = [row(&buffer)];
-            let fill = Member { scalars: &[3], ..member(2, number(Kernel::Fill), &tensors, &[Tag::Output]) };
-            to_releaser.send(buffer).unwrap();
-            // So that either of them comes first now and then.
-            (0..round % 64 * 64).for_each(|_| std::hint::spin_loop());
-            let submitted = orchestrator.submit(&[fill]);
-            let (mut buffer, released) = for_submitter.recv().unwrap();
-            match submitted {
-                Ok(_) => {
-                    after += 1;
-                    // It may have been released since, but only once the task was over.
-                    assert!(drain(&mut orchestrator)[0].outcome.is_ok());
-                    if !released {
-                        assert_eq!(load(&buffer), [3; 4]);
-                        buffer.release().unwrap();
-                    }
-                }
-                Err(error) => {
-                    before += 1;
-                    assert!(matches!(error.code(), Code::Stale | Code::Closing), "{error}");
-                    assert!(released);
-                }
-            }
-        }
-        assert_eq!(before + after, ROUNDS);
-        drop(to_releaser);
-    });
-    assert!(own_objects().is_empty());
+    let chip = WorkerId(2);
+    let process = Process::open(orchestrator.workers().pid(chip).unwrap()).unwrap();
+    process.send(SIGSTOP).unwrap();
+    // Asked, and given up waiting for.
+    let late = orchestrator.workers_mut().malloc(chip, 16, Access::Read, Instant::now()).unwrap_err();
+    assert_eq!(late.code(), Code::TimedOut);
+    // It has to wait for that answer.
+    let task = submit(&mut orchestrator, member(2, number(Kernel::None), &[], &[]));
+    process.send(SIGCONT).unwrap();
+    let unknown = buffer(&endpoint).identity();
+    assert_eq!(orchestrator.workers_mut().release_imports(unknown, soon()).unwrap(), []);
+    let done = drain(&mut orchestrator);
+    assert_eq!((done.len(), done[0].task, done[0].outcome.is_ok()), (1, task, true));
 }

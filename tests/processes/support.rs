@@ -23,6 +23,9 @@ pub(crate) const PANIC: u32 = SLEEP_FOR_EVER + 1;
 /// A kernel that takes 50 ms.
 pub(crate) const SLEEP_50_MS: u32 = SLEEP_FOR_EVER + 2;
 
+pub(crate) const SIGCONT: i32 = 18;
+pub(crate) const SIGSTOP: i32 = 19;
+
 /// A kernel of [`Meeting`].
 pub(crate) const MEET: u32 = SLEEP_FOR_EVER + 3;
 

@@ -15,7 +15,7 @@ use bufabi_host::worker::{
 
 use crate::Case;
 use crate::support::{
-    MEET, Meeting, SLEEP_FOR_EVER, bare, died, does_not_run, is_running, load, number, open_files,
+    MEET, Meeting, SIGSTOP, SLEEP_FOR_EVER, bare, died, does_not_run, is_running, load, number, open_files,
     own_objects, parent_of, row, run, shared_mappings, soon, spawn, spec, store, within_a_second,
 };
 
@@ -39,7 +39,6 @@ pub(crate) const CASES: &[Case] = &[
 
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
-const SIGSTOP: i32 = 19;
 
 pub(crate) fn host(name: &str, workers: Vec<WorkerSpec>) -> WorkerSpec {
     spec(name, WorkerKind::Host { workers })

@@ -79,7 +79,9 @@ impl Orchestrator {
 
     /// As [`workers`](Self::workers), for what is not a task: dropping imports, device memory. Whoever submits or waits there
     /// takes leaves and answers away from the orchestrator.
-    pub const fn workers_mut(&mut self) -> &mut Workers {
+    pub fn workers_mut(&mut self) -> &mut Workers {
+        // An answer that is taken there may be what a leaf's next task waits for.
+        self.due.extend(0..self.queues.len());
         &mut self.workers
     }
 

@@ -319,7 +319,7 @@ impl Workers {
             return Err(MemoryError::NotAChip { worker });
         }
         self.settle(worker, until)?;
-        self.undo_late();
+        self.undo_late(worker);
         let answers = self.ask(&[worker], RequestKind::Memory(call), asked, until);
         match answers.map_err(MemoryError::Wait)?.pop() {
             Some((_, Some(answer))) => answer.map_err(MemoryError::Failed),
@@ -366,14 +366,22 @@ impl Workers {
         }
     }
 
-    /// Tells chips to take back what nobody waited for.
-    fn undo_late(&mut self) {
+    /// Tells chips to take back what nobody waited for: the one that is asked something now, and those that have nothing to do.
+    fn undo_late(&mut self, asked_now: WorkerId) {
         let now = Instant::now();
-        for Late { worker, call, identity } in core::mem::take(&mut self.late) {
-            let kind = RequestKind::Memory(call);
-            let until = now.checked_add(UNDO_LIMIT).unwrap_or(now);
-            // A chip that does not do it now has it until it ends.
-            let _ = self.ask(&[worker], kind, identity.encode().as_bytes(), until);
+        let until = now.checked_add(UNDO_LIMIT).unwrap_or(now);
+        for late in core::mem::take(&mut self.late) {
+            let Late { worker, call, identity } = late;
+            if worker == asked_now || !self.is_busy(worker) {
+                let identity = identity.encode();
+                let asked = self.ask(&[worker], RequestKind::Memory(call), identity.as_bytes(), until);
+                let is_answered = asked.is_ok_and(|asked| asked.iter().all(|(_, answer)| answer.is_some()));
+                // What it was told it does, in its own time.
+                if is_answered || self.has_question(worker) {
+                    continue;
+                }
+            }
+            self.late.push(late);
         }
     }
 }

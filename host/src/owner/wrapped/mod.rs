@@ -8,6 +8,7 @@ mod tests;
 use core::num::NonZeroU64;
 use std::time::Instant;
 
+use bufabi_core::owner_table::OwnerError;
 use bufabi_core::wire::body::Body;
 use bufabi_core::{Access, DType, Descriptor, Identity, Tensor, View};
 
@@ -36,6 +37,8 @@ enum Name {
 struct Given {
     endpoint: Endpoint,
     descriptor: Descriptor,
+    /// It names nothing any more: the identity may have been wrapped anew since.
+    is_released: bool,
 }
 
 impl Endpoint {
@@ -60,7 +63,7 @@ impl Endpoint {
         if !self.0.wraps.insert(descriptor) {
             return Err(WrapError::Wrapped { identity });
         }
-        Ok(Wrapped(Name::Given(Given { endpoint: self.clone(), descriptor })))
+        Ok(Wrapped(Name::Given(Given { endpoint: self.clone(), descriptor, is_released: false })))
     }
 
     /// Names `nbytes` bytes from `offset` on of memory that processes forked since then have inherited: FORK_SHM if they share
@@ -170,10 +173,7 @@ impl Wrapped {
     pub fn descriptor(&self) -> Result<Descriptor, OwnError> {
         match &self.0 {
             Name::Minted(buffer) => buffer.descriptor(),
-            Name::Given(Given { endpoint, descriptor }) => {
-                endpoint.0.wraps.check_live(descriptor.identity())?;
-                Ok(*descriptor)
-            }
+            Name::Given(given) => given.live_descriptor(),
         }
     }
 
@@ -201,10 +201,7 @@ impl Wrapped {
     pub fn release(&mut self) -> Result<(), ReleaseError> {
         match &mut self.0 {
             Name::Minted(buffer) => buffer.release(),
-            Name::Given(given) => {
-                given.check_process()?;
-                given.endpoint.0.wraps.release(given.descriptor.identity())
-            }
+            Name::Given(given) => given.release(Wraps::release),
         }
     }
 
@@ -215,23 +212,38 @@ impl Wrapped {
     pub fn release_when_idle(&mut self, until: Instant) -> Result<(), ReleaseError> {
         match &mut self.0 {
             Name::Minted(buffer) => buffer.release_when_idle(until),
-            Name::Given(given) => {
-                given.check_process()?;
-                given.endpoint.0.wraps.release_when_idle(given.descriptor.identity(), until)
-            }
+            Name::Given(given) => given.release(|wraps, identity| wraps.release_when_idle(identity, until)),
         }
     }
 }
 
 impl Given {
-    fn check_process(&self) -> Result<(), ReleaseError> {
-        self.endpoint.check_process().map_err(|(creator, here)| ReleaseError::Forked { creator, here })
+    fn live_descriptor(&self) -> Result<Descriptor, OwnError> {
+        self.check_named()?;
+        self.endpoint.0.wraps.check_live(self.descriptor.identity())?;
+        Ok(self.descriptor)
+    }
+
+    fn release(
+        &mut self,
+        release: impl FnOnce(&Wraps, Identity) -> Result<(), ReleaseError>,
+    ) -> Result<(), ReleaseError> {
+        self.endpoint.check_process().map_err(|(creator, here)| ReleaseError::Forked { creator, here })?;
+        self.check_named().map_err(ReleaseError::Owner)?;
+        release(&self.endpoint.0.wraps, self.descriptor.identity())?;
+        self.is_released = true;
+        Ok(())
+    }
+
+    fn check_named(&self) -> Result<(), OwnerError> {
+        let identity = self.descriptor.identity();
+        if self.is_released { Err(OwnerError::Closing { identity }) } else { Ok(()) }
     }
 }
 
 impl Drop for Given {
     fn drop(&mut self) {
-        if self.endpoint.check_process().is_ok() {
+        if !self.is_released && self.endpoint.check_process().is_ok() {
             self.endpoint.0.wraps.abandon(self.descriptor.identity());
         }
     }

@@ -40,6 +40,24 @@ fn a_wrap_uses_the_identity_that_it_is_given_and_mints_none() {
 }
 
 #[test]
+fn a_name_that_was_released_is_nothing_to_a_later_name_of_the_same_identity() {
+    let endpoint = Endpoint::new().unwrap();
+    let mut first = endpoint.wrap_vmm_shareable(&shareable(9), 0).unwrap();
+    first.release().unwrap();
+    let mut second = endpoint.wrap_vmm_shareable(&shareable(9), 0).unwrap();
+    assert_eq!(first.descriptor().unwrap_err().code(), Code::Closing);
+    assert_eq!(first.release().unwrap_err().code(), Code::Closing);
+    let soon = Instant::now().checked_add(Duration::from_millis(1)).unwrap();
+    assert_eq!(first.release_when_idle(soon).unwrap_err().code(), Code::Closing);
+    drop(first);
+    second.descriptor().unwrap();
+    second.release_when_idle(soon).unwrap();
+    let third = endpoint.wrap_vmm_shareable(&shareable(9), 0).unwrap();
+    drop(second);
+    third.descriptor().unwrap();
+}
+
+#[test]
 fn what_has_no_identity_yet_is_given_one_and_never_freed() {
     let endpoint = Endpoint::new().unwrap();
     let owner = endpoint.owner_instance_id();
