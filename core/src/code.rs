@@ -479,6 +479,8 @@ codes! {
     368 DeviceNotLive "device_not_live" Caller;
     /// More buffers of a communication domain than are carved at once.
     369 DeviceTooManyParts "device_too_many_parts" Capacity;
+    /// First content for device memory that has been named already.
+    370 DeviceNamed "device_named" Caller;
 
     // The orchestrator.
     /// A task without a member.

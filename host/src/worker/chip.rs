@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use bufabi_core::{Blob, Code};
+use bufabi_core::{Blob, Code, Identity};
 use zerocopy::FromBytes;
 
 use super::call::{Piece, Wanted, read_identity, read_permission, write_descriptors};
@@ -52,13 +52,14 @@ pub(super) fn call(chip: &mut Chip<'_>, call: MemoryCall, asked: &[u8]) -> Resul
             freed.map(|()| Vec::new()).map_err(|error| failure(error.code(), &error))
         }
         MemoryCall::CopyTo => {
-            let (piece, bytes) = Piece::ref_from_prefix(asked).map_err(|_| broken())?;
-            let identity = piece.identity().ok_or_else(broken)?;
-            if piece.nbytes() != Some(bytes.len()) {
-                return Err(broken());
-            }
-            let copied = chip.memory().copy_to(identity, piece.offset(), bytes);
+            let (identity, offset, bytes) = piece(asked)?;
+            let copied = chip.memory().copy_to(identity, offset, bytes);
             copied.map(|()| Vec::new()).map_err(|error| failure(error.code(), &error))
+        }
+        MemoryCall::Fill => {
+            let (identity, offset, bytes) = piece(asked)?;
+            let filled = chip.memory().fill(identity, offset, bytes);
+            filled.map(|()| Vec::new()).map_err(|error| failure(error.code(), &error))
         }
         MemoryCall::CopyFrom => {
             let piece = Piece::ref_from_bytes(asked).map_err(|_| broken())?;
@@ -77,6 +78,13 @@ pub(super) fn call(chip: &mut Chip<'_>, call: MemoryCall, asked: &[u8]) -> Resul
 
 fn wanted(asked: &[u8]) -> Result<&Wanted, Failure> {
     Wanted::ref_from_bytes(asked).map_err(|_| broken())
+}
+
+/// Bytes, with where they go.
+fn piece(asked: &[u8]) -> Result<(Identity, u64, &[u8]), Failure> {
+    let (piece, bytes) = Piece::ref_from_prefix(asked).map_err(|_| broken())?;
+    let identity = piece.identity().ok_or_else(broken)?;
+    if piece.nbytes() == Some(bytes.len()) { Ok((identity, piece.offset(), bytes)) } else { Err(broken()) }
 }
 
 fn failure(code: Code, what: &dyn fmt::Display) -> Failure {

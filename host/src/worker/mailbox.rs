@@ -124,6 +124,8 @@ pub(super) enum MemoryCall {
     FreeWindow,
     /// A [`Piece`](super::call::Piece), and its bytes.
     CopyTo,
+    /// As that, of what nobody has named yet.
+    Fill,
     /// A [`Piece`](super::call::Piece). The answer is its bytes.
     CopyFrom,
     /// An identity, and the numbers of processes that may import it.
@@ -141,6 +143,7 @@ impl MemoryCall {
             Self::CopyTo => 21,
             Self::CopyFrom => 22,
             Self::Permit => 23,
+            Self::Fill => 24,
         }
     }
 
@@ -154,6 +157,7 @@ impl MemoryCall {
             21 => Self::CopyTo,
             22 => Self::CopyFrom,
             23 => Self::Permit,
+            24 => Self::Fill,
             _ => return None,
         })
     }

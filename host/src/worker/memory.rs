@@ -172,6 +172,24 @@ impl Workers {
         }
     }
 
+    /// Writes first content of memory of a chip, from `offset` on, whatever its owner grants to others: that is part of its creation,
+    /// and over when a task has named it, when leaves may import it, or when it was copied from.
+    ///
+    /// # Errors
+    /// [`MemoryError`]: the chip refuses before the first byte what has been named or does not lie in the one allocation; when the chip
+    /// or the time ended, some bytes may have been written.
+    pub fn fill(
+        &mut self,
+        chip: WorkerId,
+        identity: Identity,
+        offset: u64,
+        bytes: &[u8],
+        until: Instant,
+    ) -> Result<(), MemoryError> {
+        self.check_copy(chip, identity, offset, bytes.len(), None)?;
+        self.write(chip, MemoryCall::Fill, identity, offset, bytes, until)
+    }
+
     /// Copies bytes into memory of a chip, from `offset` on, behind everything that the chip was asked for before.
     ///
     /// # Errors
@@ -185,7 +203,19 @@ impl Workers {
         bytes: &[u8],
         until: Instant,
     ) -> Result<(), MemoryError> {
-        self.check_copy(chip, identity, offset, bytes.len(), Access::Write)?;
+        self.check_copy(chip, identity, offset, bytes.len(), Some(Access::Write))?;
+        self.write(chip, MemoryCall::CopyTo, identity, offset, bytes, until)
+    }
+
+    fn write(
+        &mut self,
+        chip: WorkerId,
+        call: MemoryCall,
+        identity: Identity,
+        offset: u64,
+        bytes: &[u8],
+        until: Instant,
+    ) -> Result<(), MemoryError> {
         let mut asked = Vec::with_capacity(bytes.len().min(MAX_PIECE).saturating_add(size_of::<Piece>()));
         let mut at = offset;
         // Of nothing there is one piece too: the chip says whether the buffer is there.
@@ -195,7 +225,7 @@ impl Workers {
             asked.clear();
             asked.extend_from_slice(Piece::new(identity, at, nbytes).as_bytes());
             asked.extend_from_slice(piece);
-            self.call(chip, MemoryCall::CopyTo, &asked, until)?;
+            self.call(chip, call, &asked, until)?;
             at = at.saturating_add(nbytes);
         }
         Ok(())
@@ -213,7 +243,7 @@ impl Workers {
         out: &mut [u8],
         until: Instant,
     ) -> Result<(), MemoryError> {
-        self.check_copy(chip, identity, offset, out.len(), Access::Read)?;
+        self.check_copy(chip, identity, offset, out.len(), Some(Access::Read))?;
         let mut at = offset;
         let nothing = out.is_empty().then_some(<&mut [u8]>::default());
         for piece in out.chunks_mut(MAX_PIECE).chain(nothing) {
@@ -236,13 +266,13 @@ impl Workers {
         identity: Identity,
         offset: u64,
         length: usize,
-        needed: Access,
+        needed: Option<Access>,
     ) -> Result<(), MemoryError> {
         let Some(record) = self.records.get(identity).filter(|record| record.worker == chip) else {
             return Ok(());
         };
         let (granted, nbytes) = (record.descriptor.access(), record.descriptor.nbytes());
-        if !granted.grants(needed) {
+        if let Some(needed) = needed.filter(|&needed| !granted.grants(needed)) {
             return Err(MemoryError::Denied { granted, needed });
         }
         let length = u64::try_from(length).unwrap_or(u64::MAX);
@@ -353,6 +383,7 @@ impl Workers {
                 MemoryCall::Free
                 | MemoryCall::FreeWindow
                 | MemoryCall::CopyTo
+                | MemoryCall::Fill
                 | MemoryCall::CopyFrom
                 | MemoryCall::Permit,
             )

@@ -68,6 +68,11 @@ pub enum CopyError {
         /// What the copy does with the buffer.
         needed: Access,
     },
+    /// It has been named already, so its content is no longer part of its creation.
+    Named {
+        /// Which one.
+        identity: Identity,
+    },
     /// Not all of the bytes lie in the one buffer.
     OutOfRange {
         /// The first one.
@@ -146,6 +151,7 @@ impl CopyError {
         match self {
             Self::Own(error) => error.code(),
             Self::Denied { .. } => Code::Denied,
+            Self::Named { .. } => Code::DeviceNamed,
             Self::OutOfRange { .. } => Code::DeviceRange,
             Self::Device(error) => error.code(),
         }
@@ -230,6 +236,9 @@ impl fmt::Display for CopyError {
             Self::Own(error) => error.fmt(f),
             Self::Denied { granted, needed } => {
                 write!(f, "the copy needs {needed}, but the owner grants {granted}")
+            }
+            Self::Named { identity } => {
+                write!(f, "{identity} has been named already: its first content can no longer be written")
             }
             Self::OutOfRange { offset, length, nbytes } => {
                 write!(f, "{length} bytes from {offset} on do not all lie in the buffer's {nbytes} bytes")

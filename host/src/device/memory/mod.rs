@@ -9,6 +9,7 @@ mod sharing;
 mod tests;
 mod window;
 
+use core::cell::Cell;
 use core::num::NonZeroU64;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -61,6 +62,8 @@ pub struct DeviceMemory<'d> {
 struct Live {
     buffer: Buffer,
     place: Place,
+    /// Somebody could have seen what lies in it.
+    is_named: Cell<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -197,7 +200,11 @@ impl<'d> DeviceMemory<'d> {
         let buffer = self.sharing.create(&self.endpoint, nbytes, access, admission)?;
         match buffer.descriptor().map(|descriptor| descriptor.body()) {
             Ok(Body::VmmShareable { shareable_handle: handle, .. }) => {
-                self.record(buffer, Place::Shareable { handle })
+                let descriptor = self.record(buffer, Place::Shareable { handle })?;
+                if admission == Admission::Anyone {
+                    self.note_named(descriptor.identity());
+                }
+                Ok(descriptor)
             }
             Ok(_) => Err(AllocateError::Create(CreateError::Vmm(VmmError::FileMissing))),
             Err(error) => Err(AllocateError::Create(CreateError::Own(error))),
@@ -211,7 +218,10 @@ impl<'d> DeviceMemory<'d> {
     pub fn permit(&self, identity: Identity, peers: &[i32]) -> Result<(), PermitError> {
         self.endpoint.lookup(identity).map_err(PermitError::Own)?;
         match self.live.get(&identity).map(|live| live.place) {
-            Some(Place::Shareable { handle }) => self.sharing.permit(handle, peers).map_err(PermitError::Vmm),
+            Some(Place::Shareable { handle }) => {
+                self.note_named(identity);
+                self.sharing.permit(handle, peers).map_err(PermitError::Vmm)
+            }
             Some(Place::Malloc { .. } | Place::Window { .. }) | None => {
                 Err(PermitError::Vmm(VmmError::Order(OrderFault::NoWhitelist)))
             }
@@ -248,15 +258,34 @@ impl<'d> DeviceMemory<'d> {
         }
     }
 
+    /// Writes first content of a buffer, from `offset` on, whatever its owner grants: that is part of its creation, and over when a task
+    /// has named it, when others may import it, or when it was copied from.
+    ///
+    /// # Errors
+    /// [`CopyError`]: it has been named already, or not all of the bytes lie in that one buffer; nothing was written then.
+    pub fn fill(&self, identity: Identity, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
+        let fields = self.fields(identity)?;
+        if self.live.get(&identity).is_none_or(|live| live.is_named.get()) {
+            return Err(CopyError::Named { identity });
+        }
+        self.write(&fields, offset, bytes)
+    }
+
     /// Copies bytes into a buffer, from `offset` on.
     ///
     /// # Errors
     /// [`CopyError`]: the owner grants no writing, or not all of the bytes lie in that one buffer; nothing was copied then.
     pub fn copy_to(&self, identity: Identity, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
-        match self.check_copy(identity, offset, bytes.len(), Access::Write)? {
+        let fields = self.fields(identity)?;
+        check_direction(fields.access, Access::Write)?;
+        self.write(&fields, offset, bytes)
+    }
+
+    fn write(&self, fields: &DescriptorFields, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
+        match self.first_byte(fields, offset, bytes.len())? {
             Some(address) => self.device.copy_to(address, bytes)?,
             None => {
-                let (mapping, start) = self.mapped(identity, offset)?;
+                let (mapping, start) = self.mapped(fields.identity, offset)?;
                 mapping.write(start, bytes).map_err(|error| out_of_range(offset, error))?;
             }
         }
@@ -269,7 +298,11 @@ impl<'d> DeviceMemory<'d> {
     /// # Errors
     /// [`CopyError`]: the owner grants no reading, or not all of the bytes lie in that one buffer; nothing was copied then.
     pub fn copy_from(&self, identity: Identity, offset: u64, out: &mut [u8]) -> Result<(), CopyError> {
-        match self.check_copy(identity, offset, out.len(), Access::Read)? {
+        let fields = self.fields(identity)?;
+        check_direction(fields.access, Access::Read)?;
+        let first = self.first_byte(&fields, offset, out.len())?;
+        self.note_named(identity);
+        match first {
             Some(address) => self.device.copy_from(address, out)?,
             None => {
                 let (mapping, start) = self.mapped(identity, offset)?;
@@ -295,7 +328,10 @@ impl<'d> DeviceMemory<'d> {
         self.endpoint.check(descriptor).map_err(NameError::Own)?;
         let DescriptorFields { access, nbytes, body, .. } = descriptor.fields();
         match address(&body) {
-            Some(address) => Ok(DeviceRange { address, nbytes, access }),
+            Some(address) => {
+                self.note_named(identity);
+                Ok(DeviceRange { address, nbytes, access })
+            }
             None => Err(NameError::NotDeviceMemory { backend_kind: body.backend_kind() }),
         }
     }
@@ -308,8 +344,10 @@ impl<'d> DeviceMemory<'d> {
         &mut self,
         descriptor: &Descriptor<H>,
     ) -> Result<Option<(DeviceRange, Resolution)>, NameError> {
-        if descriptor.identity().owner_instance_id() == self.owner_instance_id() {
+        let identity = descriptor.identity();
+        if identity.owner_instance_id() == self.owner_instance_id() {
             self.endpoint.check(descriptor).map_err(NameError::Own)?;
+            self.note_named(identity);
         }
         self.sharing.range(descriptor).map_err(NameError::Vmm)
     }
@@ -319,25 +357,32 @@ impl<'d> DeviceMemory<'d> {
         self.sharing.release(identity);
     }
 
-    /// Checks a copy, and gives the device address where it starts; `None` for memory that is mapped instead.
-    fn check_copy(
+    /// From now on, what lies in it is no longer part of its creation.
+    fn note_named(&self, identity: Identity) {
+        if let Some(live) = self.live.get(&identity) {
+            live.is_named.set(true);
+        }
+    }
+
+    /// What a copy's buffer is.
+    fn fields(&self, identity: Identity) -> Result<DescriptorFields, CopyError> {
+        self.check_process()?;
+        Ok(self.endpoint.lookup(identity).map_err(CopyError::Own)?.fields())
+    }
+
+    /// The device address where a copy starts, if its bytes lie in the buffer; `None` for memory that is mapped instead.
+    fn first_byte(
         &self,
-        identity: Identity,
+        fields: &DescriptorFields,
         offset: u64,
         length: usize,
-        needed: Access,
     ) -> Result<Option<u64>, CopyError> {
-        self.check_process()?;
-        let DescriptorFields { access: granted, nbytes, body, .. } =
-            self.endpoint.lookup(identity).map_err(CopyError::Own)?.fields();
-        if !granted.grants(needed) {
-            return Err(CopyError::Denied { granted, needed });
-        }
+        let DescriptorFields { identity, nbytes, ref body, .. } = *fields;
         let length = u64::try_from(length).unwrap_or(u64::MAX);
         if nbytes.checked_sub(offset).is_none_or(|room| length > room) {
             return Err(CopyError::OutOfRange { offset, length, nbytes });
         }
-        let base = match address(&body) {
+        let base = match address(body) {
             Some(base) => Some(base),
             None => self.sharing.address(identity).map_err(DeviceError::Vmm)?,
         };
@@ -367,7 +412,7 @@ impl<'d> DeviceMemory<'d> {
     fn record(&mut self, buffer: Buffer, place: Place) -> Result<Descriptor, AllocateError> {
         let descriptor =
             buffer.descriptor().map_err(|error| AllocateError::Create(CreateError::Own(error)))?;
-        self.live.insert(buffer.identity(), Live { buffer, place });
+        self.live.insert(buffer.identity(), Live { buffer, place, is_named: Cell::new(false) });
         Ok(descriptor)
     }
 
@@ -397,6 +442,10 @@ const fn address(body: &Body) -> Option<u64> {
         | Body::ForkCow { .. }
         | Body::VmmShareable { .. } => None,
     }
+}
+
+fn check_direction(granted: Access, needed: Access) -> Result<(), CopyError> {
+    if granted.grants(needed) { Ok(()) } else { Err(CopyError::Denied { granted, needed }) }
 }
 
 fn out_of_range(offset: u64, error: crate::memory::mapping::OutOfRange) -> CopyError {

@@ -162,6 +162,51 @@ fn copies_keep_to_the_direction_and_the_bytes_of_the_one_allocation() {
     memory.copy_to(both, 100, &[]).unwrap();
 }
 
+#[test]
+fn first_content_is_written_whatever_is_granted_until_somebody_could_have_seen_it() {
+    let device = simulated(OPTIONS);
+    for access in [Access::Read, Access::Write, Access::ReadWrite] {
+        let mut memory = DeviceMemory::new(&device, 0).unwrap();
+        let part = WindowPart { nbytes: 100, access };
+        let [malloc, window, shareable] = [
+            memory.malloc(100, access).unwrap(),
+            memory.create_window(&[part]).unwrap()[0],
+            memory.create_shareable(100, access, Admission::Listed).unwrap(),
+        ];
+        let anyone = memory.create_shareable(100, access, Admission::Anyone).unwrap().identity();
+        assert_eq!(memory.fill(anyone, 0, &[1]), Err(CopyError::Named { identity: anyone }));
+        for made in [malloc, window, shareable] {
+            let identity = made.identity();
+            memory.fill(identity, 0, &[1; 60]).unwrap();
+            memory.fill(identity, 60, &[2; 40]).unwrap();
+            let refused = CopyError::OutOfRange { offset: 41, length: 60, nbytes: 100 };
+            assert_eq!(memory.fill(identity, 41, &[3; 60]), Err(refused));
+            // What is refused names nothing.
+            let mut found = [0; 100];
+            let forged = DescriptorFields { nbytes: 99, ..made.fields() };
+            assert_eq!(
+                memory.shared_range(&Descriptor::new(&forged).unwrap()).unwrap_err().code(),
+                Code::ImportConflict
+            );
+            assert!(memory.copy_from(identity, 1, &mut found).is_err());
+            memory.fill(identity, 60, &[4; 40]).unwrap();
+            if access.reads() {
+                memory.copy_from(identity, 0, &mut found).unwrap();
+                assert_eq!((&found[..60], &found[60..]), (&[1; 60][..], &[4; 40][..]));
+            } else if made.backend_kind() == BackendKind::VmmShareable {
+                memory.shared_range(&made).unwrap();
+            } else {
+                memory.range(&made).unwrap();
+            }
+            assert_eq!(memory.fill(identity, 0, &[5]), Err(CopyError::Named { identity }));
+            assert_eq!(memory.copy_to(identity, 0, &[5]).is_ok(), access.writes());
+        }
+        let exported = memory.create_shareable(100, access, Admission::Listed).unwrap().identity();
+        memory.permit(exported, &[]).unwrap();
+        assert_eq!(memory.fill(exported, 0, &[1]).unwrap_err().code(), Code::DeviceNamed);
+    }
+}
+
 const PARTS: [WindowPart; 3] = [
     WindowPart { nbytes: 1500, access: Access::ReadWrite },
     WindowPart { nbytes: 1, access: Access::Read },

@@ -2,6 +2,7 @@
 //!
 //! Every chip of a domain has a window of one layout, so that a buffer has the same offset in each of them.
 
+use core::cell::Cell;
 use core::num::NonZeroU64;
 
 use bufabi_core::wire::body::Body;
@@ -107,7 +108,7 @@ impl DeviceMemory<'_> {
             let base = NonZeroU64::new(base.saturating_add(*offset)).ok_or(AllocateError::AddressZero)?;
             let buffer = self.own(Body::VmmWindow { base }, part.nbytes, part.access)?;
             let first = *first.get_or_insert(buffer.identity());
-            carved.push(Live { buffer, place: Place::Window { first } });
+            carved.push(Live { buffer, place: Place::Window { first }, is_named: Cell::new(false) });
         }
         Ok(carved)
     }

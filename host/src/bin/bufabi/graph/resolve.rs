@@ -226,10 +226,6 @@ fn buffer(
     if nbytes == 0 {
         return Err(Failure::broken("a buffer has at least one byte"));
     }
-    if is_device && npy.is_some() && !access.writes() && purpose == Purpose::Run {
-        let message = "an array is copied to a device, which takes a buffer that grants writing";
-        return Err(Failure::broken(message).at("access"));
-    }
     Ok(Buffer { name: entry.name, backend, access, nbytes, npy, worker })
 }
 

@@ -82,7 +82,9 @@ impl Buffers {
             let filled = match (on_chip, &place) {
                 (_, Some(_)) => continue,
                 (Some(mut on_chip), None) => {
-                    fill_on_chip(&mut on_chip, entry, chips).map(|()| Made::OnChip(on_chip))
+                    let filled = fill_on_chip(&mut on_chip, entry, chips);
+                    let permitted = filled.and_then(|()| chips.permit(index, &on_chip.buffer));
+                    permitted.map(|()| Made::OnChip(on_chip))
                 }
                 (None, None) => {
                     let buffer = endpoint.create_buffer(entry.nbytes, entry.access).map_err(Failure::machine);
@@ -229,10 +231,10 @@ impl Made {
     }
 }
 
-/// Copies its array to a buffer on a chip, if it has one.
+/// Fills a buffer on a chip with its array, if it has one, before anybody may name it: whatever it grants to tasks.
 fn fill_on_chip(to: &mut OnChip, entry: &graph::Buffer, chips: &mut Chips<'_>) -> Result<(), Failure> {
     let interrupt = chips.interrupt;
-    read_array(entry, interrupt, |offset, bytes| chips.copy_to(to, offset, bytes))
+    read_array(entry, interrupt, |offset, bytes| chips.fill(to, offset, bytes))
 }
 
 /// Reads a buffer's array, some bytes at a time, each with the offset of the first.

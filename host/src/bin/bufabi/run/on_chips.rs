@@ -44,7 +44,7 @@ impl Chips<'_> {
         for (index, entry) in self.graph.buffers.iter().enumerate() {
             let buffer = match entry.backend {
                 BackendKind::DeviceMalloc => self.malloc(entry).map(Some),
-                BackendKind::VmmShareable => self.shareable(index, entry).map(Some),
+                BackendKind::VmmShareable => self.shareable(entry).map(Some),
                 BackendKind::VmmWindow
                 | BackendKind::PosixShm
                 | BackendKind::ForkShm
@@ -71,25 +71,29 @@ impl Chips<'_> {
         self.workers.malloc(chip, entry.nbytes, entry.access, deadline(self.limit)).map_err(refused)
     }
 
-    /// Allocates what other chips import, and lets those import it that have a task which names it.
-    fn shareable(&mut self, index: usize, entry: &graph::Buffer) -> Result<DeviceBuffer, Failure> {
+    /// Allocates what other chips import, once they may.
+    fn shareable(&mut self, entry: &graph::Buffer) -> Result<DeviceBuffer, Failure> {
         let chip = self.owner(entry)?;
         let (nbytes, access, listed) = (entry.nbytes, entry.access, Admission::Listed);
-        let buffer = self
-            .workers
-            .create_shareable(chip, nbytes, access, listed, deadline(self.limit))
-            .map_err(refused)?;
+        self.workers.create_shareable(chip, nbytes, access, listed, deadline(self.limit)).map_err(refused)
+    }
+
+    /// Lets those chips import a buffer that have a task which names it.
+    pub(super) fn permit(&mut self, index: usize, buffer: &DeviceBuffer) -> Result<(), Failure> {
+        if buffer.descriptor().backend_kind() != BackendKind::VmmShareable {
+            return Ok(());
+        }
         let members = self.graph.tasks.iter().flat_map(|task| &task.members);
         let users = members.filter(|member| member.arguments.iter().any(|argument| argument.buffer == index));
         let paths = users.filter_map(|member| Some(&self.graph.workers.get(member.worker?)?.path));
         let mut leaves: Vec<WorkerId> = paths.filter_map(|path| self.workers.find(path)).collect();
-        leaves.retain(|&leaf| leaf != chip);
+        leaves.retain(|&leaf| leaf != buffer.worker());
         leaves.sort_unstable();
         leaves.dedup();
-        if !leaves.is_empty() {
-            self.workers.permit(&buffer, &leaves, deadline(self.limit)).map_err(refused)?;
+        if leaves.is_empty() {
+            return Ok(());
         }
-        Ok(buffer)
+        self.workers.permit(buffer, &leaves, deadline(self.limit)).map_err(refused)
     }
 
     /// Carves windows: chips whose windows have the same parts are one domain.
@@ -136,10 +140,10 @@ impl Chips<'_> {
         Ok(domains)
     }
 
-    /// Copies bytes to a chip.
-    pub(super) fn copy_to(&mut self, to: &mut OnChip, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+    /// Writes first content of a buffer, which nobody has named yet.
+    pub(super) fn fill(&mut self, to: &mut OnChip, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         let (chip, identity) = (to.buffer.worker(), to.buffer.identity());
-        self.workers.copy_to(chip, identity, offset, bytes, deadline(self.limit)).map_err(refused)?;
+        self.workers.fill(chip, identity, offset, bytes, deadline(self.limit)).map_err(refused)?;
         to.count(bytes.len());
         Ok(())
     }
