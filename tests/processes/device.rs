@@ -320,6 +320,14 @@ fn staged() {
     assert_eq!(reply.bytes_copied, 8000);
     assert_eq!(get(&mut workers, &on_chip)[..4], [5, 0, 0, 0]);
     workers.free(apart, on_chip.identity(), soon()).unwrap();
+    // What another chip shares is copied as a buffer of the host is.
+    let admission = Admission::Anyone;
+    let shared = workers.create_shareable(near, 4000, Access::ReadWrite, admission, soon()).unwrap();
+    put(&mut workers, &shared, &[7; 4000]);
+    let reply = run(&mut workers, apart, Kernel::Copy, &[numbers(&shared), row(&c)], &TAGS).result.unwrap();
+    assert_eq!(reply.bytes_copied, 16_000);
+    assert_eq!(load::<1000>(&c), [0x0707_0707; 1000]);
+    assert_eq!(workers.free(near, shared.identity(), soon()).unwrap(), []);
     // What stands in for host buffers goes with them, or for what is needed.
     is_free(&mut workers, apart);
     assert_eq!(workers.release_imports(a.identity(), soon()).unwrap(), []);

@@ -58,9 +58,14 @@ impl Staging {
         import: &Import,
     ) -> Result<DeviceRange, DeviceError> {
         let (nbytes, access, used_by) = (import.nbytes(), import.access(), self.task);
-        if let Some(place) = self.places.get_mut(&identity) {
-            place.used_by = used_by;
-            return Ok(DeviceRange { address: place.address, nbytes, access });
+        match self.places.get_mut(&identity) {
+            Some(place) if place.nbytes == nbytes => {
+                place.used_by = used_by;
+                return Ok(DeviceRange { address: place.address, nbytes, access });
+            }
+            // Its mapping had made room since, and it comes again with another size, whoever lied.
+            Some(_) => self.release(memory, identity)?,
+            None => {}
         }
         let device = memory.device();
         let address = match device.malloc(nbytes) {

@@ -97,6 +97,22 @@ impl Registration {
         Some(Self(index))
     }
 
+    /// The handler looks after it no longer: it is about to be unmapped, and something else may lie there at once.
+    pub(crate) fn suspend(&self) {
+        self.set_base(0);
+    }
+
+    /// The handler looks after it again: it was not unmapped.
+    pub(crate) fn resume(&self, base: NonNull<u8>) {
+        self.set_base(base.addr().get());
+    }
+
+    fn set_base(&self, base: usize) {
+        if let Some(slot) = SLOTS.get(self.0) {
+            slot.base.store(base, Ordering::Release);
+        }
+    }
+
     /// A page of the mapping was gone and reads as zeros since.
     #[must_use]
     #[inline]
@@ -107,8 +123,8 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if let Some(slot) = SLOTS.get(self.0) {
-            slot.base.store(0, Ordering::Release);
+        self.suspend();
+        if self.0 < CAPACITY {
             FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
         }
     }

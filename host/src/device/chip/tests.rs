@@ -1,5 +1,6 @@
 //! Tasks on a chip: which memory they may name, and what is copied for a device that does not reach host memory.
 
+use bufabi_core::wire::descriptor::DescriptorFields;
 use bufabi_core::{Access, Code, DType, Descriptor, Tensor, View};
 
 use super::*;
@@ -226,6 +227,25 @@ fn what_stands_in_for_host_buffers_makes_room_for_what_is_needed_now() {
     assert_eq!((three.code(), three.argument()), (Code::SpaceFull, Some(0)));
     chip.free(taken.identity()).unwrap();
     run(&mut chip, copy(), &[whole(&buffers[0].1), whole(&buffers[1].1)]).unwrap();
+}
+
+#[test]
+fn what_comes_again_with_another_size_has_another_place() {
+    let endpoint = Endpoint::new().unwrap();
+    let device = Stubborn::new(APART);
+    let mut chip = Chip::new(&device, 0).unwrap();
+    let (_small, small) = buffer(&endpoint, 64, Access::ReadWrite, 1);
+    let (_from, from) = buffer(&endpoint, 4096, Access::Read, 2);
+    let (large, honest) = buffer(&endpoint, 4096, Access::ReadWrite, 3);
+    run(&mut chip, copy(), &[whole(&small), whole(&small)]).unwrap();
+    // The small one's name for the large one's bytes, once the chip has forgotten what it said before.
+    chip.forget_task();
+    assert_eq!(chip.consumer().evict_unused(), 1);
+    let lie = Descriptor::new(&DescriptorFields { identity: small.identity(), ..honest.fields() }).unwrap();
+    device.refuse(None);
+    run(&mut chip, copy(), &[whole(&from), whole(&lie)]).unwrap();
+    assert_eq!(device.asked.borrow()[1..3], [Asked::Free, Asked::Malloc(4096)]);
+    assert_eq!(content(&large), [2; 4096]);
 }
 
 #[test]

@@ -283,13 +283,15 @@ impl<'d> DeviceMemory<'d> {
 
     fn write(&self, fields: &DescriptorFields, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
         match self.first_byte(fields, offset, bytes.len())? {
-            Some(address) => self.device.copy_to(address, bytes)?,
+            Some(address) => {
+                self.device.copy_to(address, bytes)?;
+                count_copied(bytes.len());
+            }
             None => {
                 let (mapping, start) = self.mapped(fields.identity, offset)?;
                 mapping.write(start, bytes).map_err(|error| out_of_range(offset, error))?;
             }
         }
-        count_copied(bytes.len());
         Ok(())
     }
 
@@ -303,13 +305,15 @@ impl<'d> DeviceMemory<'d> {
         let first = self.first_byte(&fields, offset, out.len())?;
         self.note_named(identity);
         match first {
-            Some(address) => self.device.copy_from(address, out)?,
+            Some(address) => {
+                self.device.copy_from(address, out)?;
+                count_copied(out.len());
+            }
             None => {
                 let (mapping, start) = self.mapped(identity, offset)?;
                 mapping.read(start, out).map_err(|error| out_of_range(offset, error))?;
             }
         }
-        count_copied(out.len());
         Ok(())
     }
 

@@ -42,6 +42,8 @@ pub struct Mapping {
     mapped_nbytes: usize,
     access: Access,
     creator: u32,
+    /// Copies into it and out of it count; those of control memory do not.
+    is_backing: bool,
     registration: Option<Registration>,
     /// `None` for what this mapping unmaps itself.
     kept: Option<Box<Kept>>,
@@ -63,7 +65,16 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     fn new(base: NonNull<u8>, nbytes: usize, access: Access) -> Self {
         let (mapped_nbytes, creator) = (nbytes, current_pid());
-        Self { base, nbytes, mapped_nbytes, access, creator, registration: None, kept: None }
+        Self {
+            base,
+            nbytes,
+            mapped_nbytes,
+            access,
+            creator,
+            is_backing: false,
+            registration: None,
+            kept: None,
+        }
     }
 
     /// Maps the first `nbytes` bytes of a file, so that a store faults if `access` only reads. If the file shrinks, this process
@@ -75,6 +86,7 @@ impl Mapping {
         let protection = if access.writes() { Protection::ReadWrite } else { Protection::Read };
         let base = memory::map_file(fd, nbytes, protection)?;
         let mut mapping = Self::new(base, nbytes, access);
+        mapping.is_backing = true;
         let registration = Registration::new(base, nbytes, protection);
         mapping.registration = Some(registration.ok_or(OsError { call: "mmap", errno: libc::ENOMEM })?);
         Ok(mapping)
@@ -111,6 +123,7 @@ impl Mapping {
         keeper: Box<dyn Send + Sync>,
     ) -> Self {
         let mut mapping = Self::new(base, nbytes, access);
+        mapping.is_backing = true;
         mapping.kept = Some(Box::new(Kept { whole: None, _keeper: Some(keeper) }));
         mapping
     }
@@ -130,6 +143,7 @@ impl Mapping {
         let base = whole.range(offset, nbytes)?;
         let access = if whole.access.grants(access) { access } else { whole.access };
         let mut part = Self::new(base, nbytes, access);
+        part.is_backing = true;
         part.kept = Some(Box::new(Kept { whole: Some(Arc::clone(whole)), _keeper: place }));
         Ok(part)
     }
@@ -157,6 +171,7 @@ impl Mapping {
         access: Access,
     ) -> Self {
         let mut mapping = Self::new(base, nbytes.min(mapped_nbytes), access);
+        mapping.is_backing = true;
         mapping.mapped_nbytes = mapped_nbytes;
         mapping
     }
@@ -365,19 +380,22 @@ impl Mapping {
             return Ok(());
         }
         let mut mapping = ManuallyDrop::new(self);
+        mapping.registration.iter().for_each(Registration::suspend);
         // SAFETY: it made the mapping and is the last to know it, since operands borrow it.
         match unsafe { memory::unmap(mapping.base, mapping.mapped_nbytes) } {
             Ok(()) => {
                 mapping.registration = None;
                 Ok(())
             }
-            Err(error) => Err((ManuallyDrop::into_inner(mapping), error)),
+            Err(error) => {
+                mapping.registration.iter().for_each(|registration| registration.resume(mapping.base));
+                Err((ManuallyDrop::into_inner(mapping), error))
+            }
         }
     }
 
-    /// Counts a copy if this is a backing, which every mapping of a file and every part of memory that forks inherit is.
     fn count_copy(&self, length: usize) {
-        if self.registration.is_some() || self.kept.is_some() {
+        if self.is_backing {
             count_copied(length);
         }
     }
@@ -419,6 +437,8 @@ impl ByteSource for Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         if self.creator == current_pid() && self.kept.is_none() {
+            // Something else may lie there as soon as it is unmapped.
+            self.registration = None;
             // SAFETY: `self` made the mapping and is the last to know it. If it fails, the mapping stays, and nothing refers to it.
             let _ = unsafe { memory::unmap(self.base, self.mapped_nbytes) };
         }

@@ -159,10 +159,11 @@ impl Broker {
     /// No descriptor is left for whoever waits. Left waiting, it would keep the event loop awake for ever.
     fn turn_one_away(&mut self, served: &mut Served) -> Result<(), BrokerError> {
         self.spare = None;
-        let turned_away = socket::accept(self.listener.as_fd());
-        served.dropped = served.dropped.saturating_add(u64::from(matches!(turned_away, Ok(Some(_)))));
-        drop(turned_away);
+        // Closed at once, so that there is room for the next one's.
+        let turned_away = socket::accept(self.listener.as_fd()).map(|socket| socket.is_some());
         self.spare = spare(&self.listener).ok();
+        // Somebody else in this process may have taken the spare one's place: whoever waits then waits on.
+        served.dropped = served.dropped.saturating_add(u64::from(turned_away?));
         Ok(())
     }
 
