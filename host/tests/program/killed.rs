@@ -1,10 +1,13 @@
-//! A run that is killed at any moment: its processes end by themselves, and after `bufabi gc` no object of theirs is left.
+//! A run of which any process is killed at any moment: the others say so and end by themselves, and after `bufabi gc` no object of
+//! theirs is left.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use bufabi_host::sys::process::Process;
 use serde_json::Value;
 
 use crate::bufabi;
@@ -14,8 +17,8 @@ use crate::run::{left_by, write};
 
 /// The variable that marks a run and all that it forks.
 const MARK: &str = "BUFABI_KILLED";
-/// How long processes whose parent was killed may take to end: far less than a second, if the machine has time for them.
-const LIMIT: Duration = Duration::from_secs(5);
+/// How long nothing may hang.
+const LIMIT: Duration = Duration::from_secs(1);
 
 /// A small generator of numbers (splitmix64): the same moments for the same seed.
 struct Random(u64);
@@ -47,35 +50,81 @@ fn marked(mark: &str) -> Vec<u32> {
     pids.filter(has_mark).collect()
 }
 
-/// Starts a run, kills its first process after that long, and looks at what is left.
-fn kill_after(graph: &Path, mark: &str, moment: Duration) {
-    let mut run = Command::new(env!("CARGO_BIN_EXE_bufabi"))
-        .arg("run")
-        .arg(graph)
-        .env(MARK, mark)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(moment);
-    let mut processes = marked(mark);
-    processes.push(run.id());
-    run.kill().unwrap();
-    run.wait().unwrap();
-    let begin = Instant::now();
-    loop {
-        let alive = marked(mark);
-        if alive.is_empty() {
-            break;
+/// What the tree's processes are called: who owns the host's buffers, a chip that owns others and whose broker hands them out, one
+/// that imports them, a host process that computes, and a worker that hands on.
+const ROLES: [&str; 5] = ["bufabi", "chip0", "chip1", "sub0", "l3"];
+
+/// One kill.
+struct Kill<'a> {
+    graph: &'a Path,
+    mark: String,
+    role: &'a str,
+    /// How far into the run.
+    moment: Duration,
+    /// How long the others may take from then on.
+    limit: Duration,
+}
+
+fn name_of(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
+}
+
+impl Kill<'_> {
+    /// Starts a run, kills one of its processes, the first one if there is none of that role, and looks at what the others say and
+    /// at what is left.
+    fn check(&self, what: &str) {
+        let Self { graph, mark, role, moment, limit } = self;
+        let mut run = Command::new(env!("CARGO_BIN_EXE_bufabi"))
+            .arg("run")
+            .arg(graph)
+            .env(MARK, mark)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(*moment);
+        let mut processes = marked(mark);
+        let victim = processes.iter().copied().find(|&pid| name_of(pid) == *role).unwrap_or(run.id());
+        processes.push(run.id());
+        // It may just have ended.
+        let is_killed = Process::open(victim.cast_signed()).and_then(|process| process.send(9)).is_ok();
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = run.try_wait().unwrap() {
+                break status;
+            }
+            processes.extend(marked(mark));
+            assert!(begin.elapsed() < *limit, "{what}: it hangs");
+            std::thread::yield_now();
+        };
+        let mut complaint = String::new();
+        run.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
+        // One that had done its part was not missed.
+        match status.code() {
+            None => assert!(is_killed && victim == run.id(), "{what}: {status}: {complaint}"),
+            Some(0) => assert_eq!(complaint, "", "{what}"),
+            code => {
+                assert_eq!(code, Some(3), "{what}: {complaint}");
+                // Its killing, what it owned, or that a worker did not come up: below a worker that starts, only that is known.
+                let clear = ["was killed by SIGKILL", "the owner", "a worker that was starting"];
+                let is_clear = clear.iter().any(|clear| complaint.contains(clear));
+                assert!(is_killed && is_clear, "{what}: {complaint}");
+            }
         }
-        assert!(begin.elapsed() < LIMIT, "killed after {moment:?}: still there: {alive:?}");
-        processes.extend(alive);
-        std::thread::yield_now();
-    }
-    let swept = bufabi(&["gc", "--json"]);
-    assert_eq!((swept.status, swept.complaint.as_str()), (0, ""));
-    for pid in processes {
-        assert_eq!(left_by(pid), [""; 0], "killed after {moment:?}");
+        loop {
+            let alive = marked(mark);
+            if alive.is_empty() {
+                break;
+            }
+            assert!(begin.elapsed() < *limit, "{what}: still there: {alive:?}");
+            processes.extend(alive);
+            std::thread::yield_now();
+        }
+        let swept = bufabi(&["gc", "--json"]);
+        assert_eq!((swept.status, swept.complaint.as_str()), (0, ""));
+        for pid in processes {
+            assert_eq!(left_by(pid), [""; 0], "{what}");
+        }
     }
 }
 
@@ -87,11 +136,11 @@ fn graphs() -> Vec<Value> {
 
 /// `BUFABI_SEED` chooses other moments, `BUFABI_LONG` more of them.
 #[test]
-fn a_run_that_is_killed_at_any_moment_leaves_nothing_that_gc_does_not_remove() {
+fn a_run_of_which_any_process_is_killed_at_any_moment_says_so_and_leaves_nothing_that_gc_does_not_remove() {
     let _alone = alone();
     let folder = arrays("killed-at-any-moment");
     let long = std::env::var("BUFABI_LONG").is_ok_and(|value| value == "1");
-    let (seed, kills) = (number("BUFABI_SEED", 7), if long { 360 } else { 18 });
+    let (seed, kills) = (number("BUFABI_SEED", 7), if long { 500 } else { 50 });
     let mut random = Random(seed);
     let graphs = graphs();
     // Moments lie within what a run takes here and now.
@@ -100,10 +149,15 @@ fn a_run_that_is_killed_at_any_moment_leaves_nothing_that_gc_does_not_remove() {
     assert_eq!(bufabi(&["run", path.to_str().unwrap()]).status, 0);
     let whole = begin.elapsed();
     for kill in 0..kills {
-        let graph = &graphs[kill % graphs.len()];
         let permille = u32::try_from(random.next() % 1000).unwrap();
-        println!("seed {seed}, kill {kill}: after {permille} thousandths of {whole:?}");
+        // Each role in each graph in turn: their numbers have no factor in common.
+        let (graph, role) = (&graphs[kill % graphs.len()], ROLES[kill % ROLES.len()]);
+        let what = format!("seed {seed}, kill {kill}: {role} after {permille} thousandths of {whole:?}");
+        println!("{what}");
+        let graph = &write(&folder, graph);
         let mark = format!("{}-{kill}", std::process::id());
-        kill_after(&write(&folder, graph), &mark, whole * permille / 1000);
+        let moment = whole * permille / 1000;
+        // Those that are not concerned finish what they were to do.
+        Kill { graph, mark, role, moment, limit: 2 * whole + LIMIT }.check(&what);
     }
 }
