@@ -29,7 +29,7 @@ fn write(
 ) -> Result<(), Box<dyn Error>> {
     let folder = fuzz.join("corpus").join(target);
     fs::create_dir_all(&folder)?;
-    let text = fs::read_to_string(fuzz.join("../tests/vectors").join(file))?;
+    let text = fs::read_to_string(fuzz.join("../vectors").join(file))?;
     let mut kept = BTreeSet::new();
     for line in text.lines() {
         let words: Vec<&str> = line.split(' ').collect();
@@ -106,7 +106,7 @@ fn plays(fuzz: &Path) -> Result<(), Box<dyn Error>> {
 fn graphs(fuzz: &Path) -> Result<(), Box<dyn Error>> {
     let folder = fuzz.join("corpus/dependencies");
     fs::create_dir_all(&folder)?;
-    let text = fs::read_to_string(fuzz.join("../tests/vectors/graphs.jsonl"))?;
+    let text = fs::read_to_string(fuzz.join("../vectors/graphs.jsonl"))?;
     for (number, line) in text.lines().take(GRAPHS).enumerate() {
         let graph: Value = serde_json::from_str(line)?;
         let mut bytes = vec![1];
