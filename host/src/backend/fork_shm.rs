@@ -4,8 +4,7 @@ use bufabi_core::Descriptor;
 use bufabi_core::wire::backend::BackendKind;
 use bufabi_core::wire::body::Body;
 
-use super::{Backend, ResolveError};
-use crate::consumer::Resolution;
+use super::{Backend, Resolution, ResolveError};
 use crate::memory::Mapping;
 use crate::memory::inherited::{self, Sharing};
 

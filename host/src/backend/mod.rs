@@ -11,10 +11,22 @@ use core::num::NonZeroU64;
 use bufabi_core::wire::backend::BackendKind;
 use bufabi_core::{Code, Descriptor};
 
-use crate::consumer::Resolution;
 use crate::memory::Mapping;
 use crate::shm::ShmError;
 use crate::vmm::VmmError;
+
+/// How a descriptor came to a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Resolution {
+    /// It was mapped just now.
+    MappedNow,
+    /// It was mapped already.
+    AlreadyMapped,
+    /// It is this process's own: the owner's mapping serves.
+    Own,
+    /// This process inherited it over a fork: nothing was mapped.
+    Inherited,
+}
 
 /// Reaches the backings of one kind from this process.
 pub trait Backend: fmt::Debug + Send + Sync {

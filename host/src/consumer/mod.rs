@@ -15,6 +15,7 @@ use bufabi_core::keyed_hash::KeyedHash;
 use bufabi_core::wire::record::Holds;
 use bufabi_core::{Access, Descriptor, Identity, RawDescriptor, View, ViewError};
 
+pub use crate::backend::Resolution;
 pub use error::{CloseError, ImportError};
 
 use crate::backend::{self, Backend, ResolveError};
@@ -61,19 +62,6 @@ pub struct Counters {
     pub hits: u64,
     /// Mappings that were removed to make room.
     pub evictions: u64,
-}
-
-/// How a descriptor came to a mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Resolution {
-    /// It was mapped just now.
-    MappedNow,
-    /// It was mapped already.
-    AlreadyMapped,
-    /// It is this process's own: the owner's mapping serves.
-    Own,
-    /// This process inherited it over a fork: nothing was mapped.
-    Inherited,
 }
 
 /// A mapping that somebody uses; it stays until this is dropped.
