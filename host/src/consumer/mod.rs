@@ -149,18 +149,8 @@ impl Consumer {
     #[inline]
     pub fn import<H: Holds<RawDescriptor>>(&self, descriptor: &Descriptor<H>) -> Result<Import, ImportError> {
         let mut state = self.state();
-        if let Lookup::Hit(_, Some(mapping)) = state.table.find(descriptor) {
-            if mapping.is_damaged() {
-                return Err(ImportError::Shrank { identity: descriptor.identity() });
-            }
-            let mapping = Arc::clone(mapping);
-            state.counters.hits = state.counters.hits.wrapping_add(1);
-            drop(state);
-            return Ok(Import {
-                mapping,
-                access: descriptor.access(),
-                resolution: Resolution::AlreadyMapped,
-            });
+        if let Some(hit) = state.hit(descriptor) {
+            return hit;
         }
         self.import_new(state, &descriptor.to_owned())
     }
@@ -185,17 +175,15 @@ impl Consumer {
         let backend = backend.ok_or(unknown)?;
         let start = Instant::now();
         loop {
+            if let Some(hit) = state.hit(descriptor) {
+                return hit;
+            }
             if state.is_closed {
                 return Err(ImportError::Closed);
             }
             match state.table.find(descriptor) {
-                Lookup::Hit(_, Some(mapping)) => {
-                    let mapping = Arc::clone(mapping);
-                    state.counters.hits = state.counters.hits.wrapping_add(1);
-                    return Ok(Import { mapping, access, resolution: Resolution::AlreadyMapped });
-                }
                 // Another thread makes it: it tells when it is done, or has failed.
-                Lookup::Hit(_, None) => {
+                Lookup::Hit(..) => {
                     let left = PATIENCE.saturating_sub(start.elapsed());
                     if left.is_zero() {
                         return Err(ImportError::TimedOut { identity });
@@ -307,6 +295,25 @@ impl Drop for Making<'_> {
 }
 
 impl State {
+    /// What is mapped for a descriptor already, if it is still to be had.
+    #[inline]
+    fn hit<H: Holds<RawDescriptor>>(
+        &mut self,
+        descriptor: &Descriptor<H>,
+    ) -> Option<Result<Import, ImportError>> {
+        let Lookup::Hit(_, Some(mapping)) = self.table.find(descriptor) else { return None };
+        if mapping.is_damaged() {
+            return Some(Err(ImportError::Shrank { identity: descriptor.identity() }));
+        }
+        // What could not be unmapped when it was closed is kept for another try, and serves nobody.
+        if self.is_closed {
+            return Some(Err(ImportError::Closed));
+        }
+        let mapping = Arc::clone(mapping);
+        self.counters.hits = self.counters.hits.wrapping_add(1);
+        Some(Ok(Import { mapping, access: descriptor.access(), resolution: Resolution::AlreadyMapped }))
+    }
+
     /// Enters a descriptor whose mapping is still to be made; in a full table something that nobody uses makes room.
     fn insert(&mut self, descriptor: &Descriptor) -> Result<(), ImportError> {
         for _ in 0..=self.table.len() {
