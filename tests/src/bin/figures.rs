@@ -1,6 +1,7 @@
 //! Writes the benchmarks' last results into docs/figures.md, beside their goals and a plain copy of the same bytes.
 //!
-//! It measures nothing: `tests/figures/measure` runs the benchmarks first. A row whose benchmark has not run says so.
+//! It measures nothing: `tests/figures/measure` runs the benchmarks first. A row whose benchmark has not run keeps the last result that
+//! stands on the page, and says so when there is none.
 #![forbid(unsafe_code)]
 
 use std::collections::HashMap;
@@ -28,11 +29,13 @@ fn write() -> Result<(), Box<dyn Error>> {
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let mut medians = HashMap::new();
     collect(&target.join("criterion"), &mut medians)?;
-    let tables = tables(&fs::read_to_string(root.join("tests/figures/rows.txt"))?, &medians)?;
     let path = root.join("docs/figures.md");
     let page = fs::read_to_string(&path)?;
     let (before, rest) = page.split_once(BEGIN).ok_or("docs/figures.md has lost its marker")?;
     let (_, after) = rest.split_once(END).ok_or("docs/figures.md has lost its end marker")?;
+    let last = rest.split_once(END).map_or_else(HashMap::new, |(tables, _)| last_results(tables));
+    let rows = fs::read_to_string(root.join("tests/figures/rows.txt"))?;
+    let tables = tables(&rows, &medians, &last)?;
     let machine = env::var("BUFABI_MACHINE").unwrap_or_else(|_| "unnamed machine".to_owned());
     fs::write(path, format!("{before}{BEGIN}\n\n{machine}\n{tables}\n{END}{after}"))?;
     Ok(())
@@ -60,6 +63,23 @@ fn collect(folder: &Path, medians: &mut HashMap<String, f64>) -> Result<(), Box<
     Ok(())
 }
 
+/// What stands on the page, in ns, by table and operation.
+fn last_results(page: &str) -> HashMap<(&str, &str), f64> {
+    let mut last = HashMap::new();
+    for table in page.split("\n### ").skip(1) {
+        let title = table.lines().next().unwrap_or_default();
+        for line in table.lines() {
+            let columns: Vec<&str> = line.split('|').map(str::trim).collect();
+            if let [_, operation, _, measured, ..] = columns[..]
+                && let Ok(measured) = measured.parse()
+            {
+                last.insert((title, operation), measured);
+            }
+        }
+    }
+    last
+}
+
 struct Row<'a> {
     operation: &'a str,
     goal: &'a str,
@@ -67,12 +87,20 @@ struct Row<'a> {
 }
 
 /// The tables in Markdown.
-fn tables(rows: &str, medians: &HashMap<String, f64>) -> Result<String, Box<dyn Error>> {
+fn tables(
+    rows: &str,
+    medians: &HashMap<String, f64>,
+    last: &HashMap<(&str, &str), f64>,
+) -> Result<String, Box<dyn Error>> {
     let mut out = String::new();
     for table in rows.split("\n## ").skip(1) {
         let mut lines = table.lines();
-        writeln!(out, "\n### {}\n", lines.next().unwrap_or_default())?;
-        let rows = lines.map(|line| row(line, medians)).collect::<Result<Vec<_>, _>>()?;
+        let title = lines.next().unwrap_or_default();
+        writeln!(out, "\n### {title}\n")?;
+        let mut rows = lines.map(|line| row(line, medians)).collect::<Result<Vec<_>, _>>()?;
+        for row in &mut rows {
+            row.measured = row.measured.or_else(|| last.get(&(title, row.operation)).copied());
+        }
         out.push_str("| operation | goal, ns | measured, ns | |\n|---|---|---|---|\n");
         for Row { operation, goal, measured } in &rows {
             let goal_ns = goal_ns(goal, &rows);
