@@ -19,8 +19,8 @@ use bufabi_host::worker::{
 
 use crate::Case;
 use crate::support::{
-    MEET, Meeting, SLEEP_50_MS, TestKernels, died, does_not_run, is_running, load, number, open_files, row,
-    run, soon, spawn, spec, store, within_a_second,
+    MEET, Meeting, SLEEP_50_MS, TestKernels, comes_true, died, does_not_run, is_running, load, number,
+    open_files, row, run, soon, spawn, spec, store,
 };
 use crate::tree::host;
 
@@ -374,7 +374,7 @@ fn freed_when_there_is_time() {
     let late = workers.free(chip0, all.identity(), Instant::now()).unwrap_err();
     assert_eq!(late, MemoryError::TimedOut { worker: chip0 });
     // The other chip is not kept waiting.
-    within_a_second("a call to another chip", || {
+    comes_true("a call to another chip", || {
         is_free(&mut workers, chip1);
         true
     });
@@ -461,7 +461,7 @@ fn forked() {
     });
     let child = child.unwrap();
     let mut ending = None;
-    within_a_second("the fork", || {
+    comes_true("the fork", || {
         ending = child.ended().unwrap();
         ending.is_some()
     });

@@ -12,7 +12,7 @@ use bufabi_host::sys::process::{Ending, fork};
 use bufabi_host::worker::{TaskFailure, TaskRequest, WorkerKind, WorkerSpec, Workers};
 
 use crate::Case;
-use crate::support::{SLEEP_50_MS, is_running, load, row, run, soon, spawn, spec, store, within_a_second};
+use crate::support::{SLEEP_50_MS, comes_true, is_running, load, row, run, soon, spawn, spec, store};
 
 pub(crate) const CASES: &[Case] = &[
     ("workers_compute_in_a_heap_that_they_inherited_and_nothing_is_mapped", computes),
@@ -161,11 +161,11 @@ fn descended() {
             i32::from(found.resolution() != Resolution::Inherited)
         });
         let grandchild = grandchild.unwrap();
-        within_a_second("the grandchild's end", || !is_running(grandchild.pid()));
+        comes_true("the grandchild's end", || !is_running(grandchild.pid()));
         i32::from(grandchild.ended() != Ok(Some(Ending::Exited { status: 0 })))
     });
     let child = child.unwrap();
-    within_a_second("the child's end", || !is_running(child.pid()));
+    comes_true("the child's end", || !is_running(child.pid()));
     assert_eq!(child.ended(), Ok(Some(Ending::Exited { status: 0 })));
     assert_eq!(load(&slab), [1, 2, 3, 5]);
 }

@@ -19,7 +19,7 @@ use bufabi_host::vmm::{Admission, MemfdDriver};
 use bufabi_tests::message::message;
 
 use crate::Case;
-use crate::support::{is_running, own_objects, soon, within_a_second};
+use crate::support::{HANG, comes_true, is_running, own_objects, soon};
 
 pub(crate) const CASES: &[Case] = &[
     ("messages_go_between_two_processes_and_back_whole_and_in_order", exchange),
@@ -85,7 +85,7 @@ fn exchange() {
         answered += 1;
     }
     end.request_stop(LIMIT, &mut clock).unwrap();
-    within_a_second("the task's end", || !is_running(child.pid()));
+    comes_true("the task's end", || !is_running(child.pid()));
     assert_eq!(child.ended(), Ok(Some(Ending::Exited { status: 0 })));
     drop((end, clock));
     region.close(soon()).unwrap();
@@ -225,8 +225,8 @@ fn killed_during(backing: Backing, wait: Wait) {
         }
     };
     assert_eq!(learnt, Err(Code::WorkerDied), "{wait:?}");
-    assert!(start.elapsed() < Duration::from_secs(1), "{wait:?}: {:?}", start.elapsed());
-    within_a_second("its end", || !is_running(child.pid()));
+    assert!(start.elapsed() < HANG, "{wait:?}: {:?}", start.elapsed());
+    comes_true("its end", || !is_running(child.pid()));
     assert_eq!(child.ended(), Ok(Some(Ending::Killed { signal: SIGKILL })));
     // What is left is cleaned up as ever.
     drop(clock);

@@ -14,7 +14,7 @@ use bufabi_host::sys::fault::survive_shrinking_objects;
 use bufabi_host::sys::process::{Ending, Process, fork};
 
 use crate::Case;
-use crate::support::{is_running, load, own_objects, shared_mappings, store, within_a_second};
+use crate::support::{comes_true, is_running, load, own_objects, shared_mappings, store};
 
 pub(crate) const CASES: &[Case] = &[
     ("a_forks_drop_neither_unlinks_nor_unmaps", forks_drop),
@@ -34,7 +34,7 @@ fn path(descriptor: &Descriptor) -> String {
 
 fn succeeds(child: impl FnOnce() -> i32) {
     let child = fork(child).unwrap();
-    within_a_second("the fork's end", || !is_running(child.pid()));
+    comes_true("the fork's end", || !is_running(child.pid()));
     assert_eq!(child.ended(), Ok(Some(Ending::Exited { status: 0 })));
 }
 
@@ -77,7 +77,7 @@ fn foreign_bus_error() {
         0
     })
     .unwrap();
-    within_a_second("its end", || !is_running(child.pid()));
+    comes_true("its end", || !is_running(child.pid()));
     assert_eq!(child.ended(), Ok(Some(Ending::Killed { signal: SIGBUS })));
 }
 
@@ -201,7 +201,7 @@ fn swept() {
         }
     })
     .unwrap();
-    within_a_second("the owner's start", || load::<1>(&kept) == [1]);
+    comes_true("the owner's start", || load::<1>(&kept) == [1]);
     let of = |pid: i32| {
         let entries = bufabi_host::shm::sweep::list().unwrap().objects;
         entries
@@ -212,7 +212,7 @@ fn swept() {
     let [alive] = of(owner.pid())[..] else { panic!("one object was expected") };
     assert_eq!(alive.sweep(), Ok(false));
     owner.send(9).unwrap();
-    within_a_second("the owner's end", || !is_running(owner.pid()));
+    comes_true("the owner's end", || !is_running(owner.pid()));
     let [orphan] = of(owner.pid())[..] else { panic!("one object was expected") };
     assert_eq!(orphan.sweep(), Ok(true));
     assert!(of(owner.pid()).is_empty());

@@ -10,15 +10,13 @@ use std::time::{Duration, Instant};
 use bufabi_host::sys::process::Process;
 use serde_json::Value;
 
-use crate::bufabi;
 use crate::gram::{arrays, trees, with_x};
 use crate::memory::alone;
 use crate::run::{left_by, write};
+use crate::{HANG, bufabi};
 
 /// The variable that marks a run and all that it forks.
 const MARK: &str = "BUFABI_KILLED";
-/// How long nothing may hang.
-const LIMIT: Duration = Duration::from_secs(1);
 
 /// A small generator of numbers (splitmix64): the same moments for the same seed.
 struct Random(u64);
@@ -158,6 +156,6 @@ fn a_run_of_which_any_process_is_killed_at_any_moment_says_so_and_leaves_nothing
         let mark = format!("{}-{kill}", std::process::id());
         let moment = whole * permille / 1000;
         // Those that are not concerned finish what they were to do.
-        Kill { graph, mark, role, moment, limit: 2 * whole + LIMIT }.check(&what);
+        Kill { graph, mark, role, moment, limit: 2 * whole + HANG }.check(&what);
     }
 }

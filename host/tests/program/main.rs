@@ -22,6 +22,10 @@ mod talk;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What takes longer hangs: ten times the second in which a run or its processes end, for machines that have other things to do.
+const HANG: Duration = Duration::from_secs(10);
 
 /// What a run of the program gave.
 #[derive(Debug)]

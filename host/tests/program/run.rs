@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bufabi_host::shm::ObjectName;
 use serde_json::{Value, json};
 
-use crate::{Ran, bufabi, folder, root};
+use crate::{HANG, Ran, bufabi, folder, root};
 
 /// Shared-memory objects that the process of that number left.
 pub(crate) fn left_by(pid: u32) -> Vec<String> {
@@ -385,7 +385,8 @@ fn start(graph: &Path) -> Running {
 
 /// The processes whose parent is `pid`, oldest first, once there are `count` of them and each has worked for a while.
 fn children(pid: u32, count: usize) -> Vec<u32> {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    // Each works for a tenth of a second, on a machine that may have many others to run.
+    let deadline = Instant::now() + 6 * HANG;
     loop {
         let mut found: Vec<(u32, u64)> = fs::read_dir("/proc")
             .unwrap()
@@ -409,13 +410,13 @@ fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
 }
 
-/// Waits for a run to end, which it must within a second, and leave nothing.
+/// Waits for a run to end, which it must soon, and leave nothing.
 fn ended(mut child: Running) -> (i32, String) {
     let start = Instant::now();
     let status = loop {
         match child.try_wait().unwrap() {
             Some(status) => break status,
-            None => assert!(start.elapsed() < Duration::from_secs(1), "it goes on"),
+            None => assert!(start.elapsed() < HANG, "it goes on"),
         }
         sleep(Duration::from_millis(5));
     };
@@ -426,7 +427,7 @@ fn ended(mut child: Running) -> (i32, String) {
 }
 
 #[test]
-fn a_killed_worker_ends_the_run_within_a_second_and_is_named_with_its_task() {
+fn a_killed_worker_ends_the_run_and_is_named_with_its_task() {
     let folder = folder("killed");
     let child = start(&endless(&folder));
     let workers = children(child.id(), 2);
@@ -490,7 +491,7 @@ fn workers_end_with_a_parent_that_was_killed_whatever_signals_were_blocked() {
     for name in left_by(child.id()) {
         fs::remove_file(Path::new("/dev/shm").join(name)).unwrap();
     }
-    let deadline = Instant::now() + Duration::from_secs(1);
+    let deadline = Instant::now() + HANG;
     let is_running = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
