@@ -183,6 +183,7 @@
 #define BUFABI_STATUS_DEVICE_NOT_LIVE 368 /* fault of: caller */
 #define BUFABI_STATUS_DEVICE_TOO_MANY_PARTS 369 /* fault of: capacity */
 #define BUFABI_STATUS_DEVICE_NAMED 370 /* fault of: caller */
+#define BUFABI_STATUS_PEER_ENDED 371 /* fault of: machine */
 #define BUFABI_STATUS_TASK_EMPTY 384 /* fault of: caller */
 #define BUFABI_STATUS_SIDECAR_MISSING 385 /* fault of: caller */
 #define BUFABI_STATUS_SIDECAR_UNEXPECTED 386 /* fault of: caller */

@@ -399,6 +399,8 @@ codes! {
     369 DeviceTooManyParts "device_too_many_parts" Capacity;
     /// First content for device memory that has been named already.
     370 DeviceNamed "device_named" Caller;
+    /// A process that is to be let at shared device memory has ended.
+    371 PeerEnded "peer_ended" Machine;
 
     // The orchestrator.
     /// A task without a member.

@@ -28,6 +28,11 @@ pub enum VmmError {
         /// The handle.
         handle: NonZeroU64,
     },
+    /// A process that is to be let at it has ended.
+    PeerEnded {
+        /// Its number.
+        pid: i32,
+    },
     /// It is the importer's own: its own mapping is the one to use.
     OwnHandle {
         /// The allocation.
@@ -273,6 +278,7 @@ impl VmmError {
         match self {
             Self::OwnerGone { .. } => Code::VmmOwnerGone,
             Self::HandleUnknown { .. } => Code::VmmHandleUnknown,
+            Self::PeerEnded { .. } => Code::PeerEnded,
             Self::NotPermitted { .. } => Code::VmmNotPermitted,
             Self::OwnHandle { .. } => Code::VmmOwnHandle,
             Self::Mismatch { .. } | Self::NotGranular { .. } => Code::VmmMismatch,
@@ -332,6 +338,7 @@ impl fmt::Display for VmmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::OwnerGone { owner } => write!(f, "the owner {owner}, or its broker, is gone"),
+            Self::PeerEnded { pid } => write!(f, "process {pid}, which was to be let at it, has ended"),
             Self::HandleUnknown { handle } => {
                 write!(f, "handle {handle:#x} was revoked, or never was")
             }

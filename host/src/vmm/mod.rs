@@ -110,7 +110,7 @@ pub trait VmmDriver: fmt::Debug {
     /// starts later and has the same number is another one.
     ///
     /// # Errors
-    /// [`VmmError::HandleUnknown`], [`VmmError::Os`], [`VmmError::Driver`].
+    /// [`VmmError::HandleUnknown`], [`VmmError::PeerEnded`], [`VmmError::Os`], [`VmmError::Driver`].
     fn permit(&self, handle: NonZeroU64, peers: &[i32]) -> Result<(), VmmError>;
 
     /// Ends imports of a handle; mappings stay.

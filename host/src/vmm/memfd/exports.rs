@@ -100,7 +100,7 @@ impl Exports {
             }
         }
         self.forget_processes();
-        processes.map(|_| ()).map_err(VmmError::Os)
+        processes.map(|_| ())
     }
 
     /// What is behind a handle, for that process.
@@ -122,12 +122,15 @@ impl Exports {
     }
 
     /// The process that has that number now.
-    fn process(&mut self, pid: i32) -> Result<Arc<Process>, OsError> {
+    fn process(&mut self, pid: i32) -> Result<Arc<Process>, VmmError> {
         let known = self.processes.iter().find(|known| known.pid() == pid && is_running(known));
         if let Some(known) = known {
             return Ok(Arc::clone(known));
         }
-        let process = Arc::new(Process::open(pid)?);
+        let process = Arc::new(Process::open(pid).map_err(|error| match error.errno {
+            libc::ESRCH => VmmError::PeerEnded { pid },
+            _ => VmmError::Os(error),
+        })?);
         self.processes.push(Arc::clone(&process));
         Ok(process)
     }
@@ -215,7 +218,7 @@ mod tests {
             "whoever has its number next is somebody else"
         );
         let gone = exports.permit(handle, &[here, child_pid]);
-        assert_eq!(gone, Err(VmmError::Os(OsError { call: "pidfd_open", errno: libc::ESRCH })));
+        assert_eq!(gone, Err(VmmError::PeerEnded { pid: child_pid }));
     }
 
     #[test]
