@@ -18,12 +18,8 @@ const ACCESS: Access = Access::Read;
 
 fn sizes(kind: Kind) {
     let (mut owner, mut peer) = pair(kind);
-    // Whatever a first one brings with it.
-    let first = owner.make(1, ACCESS).unwrap();
-    owner.release(first.identity()).unwrap();
-    owner.forget(first.identity());
-    let _ = usage();
-    let before = usage();
+    // Whatever a first one brings with it is there then, the stacks of the threads that serve it included.
+    let [before, _] = settled(&mut owner, &mut peer);
     assert_eq!(owner.make(0, ACCESS), Err(Code::NbytesZero));
     for nbytes in [u64::MAX, u64::MAX - 4096, 1 << 63, (1 << 63) - 1, 1 << 62, 1 << 50] {
         let refused = owner.make(nbytes, ACCESS).unwrap_err();
