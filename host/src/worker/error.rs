@@ -103,8 +103,7 @@ pub enum SpawnError {
     },
     /// The operating system refused.
     Os(OsError),
-    /// A process ended before all leaves below it had said that they are there. Its status is 3 when the operating system refused
-    /// it something.
+    /// A process ended before all leaves below it had said that they are there, and could not say why.
     Died {
         /// Which one.
         pid: i32,
@@ -116,7 +115,7 @@ pub enum SpawnError {
         /// Which process.
         pid: i32,
     },
-    /// A leaf cannot be what it should: its device is not to be had.
+    /// A worker cannot start: its device is not to be had, the operating system refused it something, or one below it cannot.
     Leaf {
         /// Its path.
         worker: String,

@@ -12,6 +12,7 @@ use zerocopy::IntoBytes;
 use super::WorkerSpec;
 use super::death::Death;
 use super::error::SpawnError;
+use super::failure::Failure;
 use super::kernel::Kernels;
 use super::links::{FIRST_OTHER, Links, Next, Over, STOP_LIMIT};
 use super::mailbox::{MAX_SAID, RawReply, RequestKind};
@@ -26,10 +27,10 @@ pub(super) fn serve<K: Kernels + ?Sized>(
     workers: &[WorkerSpec],
     kernels: &K,
 ) -> i32 {
-    match Host::start(inherited, workers, kernels).map_err(drop).and_then(|host| host.run().map_err(drop)) {
-        Ok(status) => status,
+    match Host::start(inherited, workers, kernels) {
         // Nobody is left to tell but who looks at the exit status.
-        Err(()) => status::MACHINE,
+        Ok(host) => host.run().unwrap_or(status::MACHINE),
+        Err(error) => inherited.give_up(&Failure::new(error.code(), None, &error)),
     }
 }
 
@@ -137,7 +138,12 @@ impl<'a> Host<'a> {
         if request.kind == RequestKind::Hello.to_wire()
             && let Some(hello) = self.links.hello(lane).copied()
         {
-            return self.answer(lane, &forwarded, &reply_of(request.task, Code::Ok, None), hello.as_bytes());
+            return self.answer(
+                lane,
+                &forwarded,
+                &RawReply::of_code(request.task, Code::Ok, None),
+                hello.as_bytes(),
+            );
         }
         if let Some(death) = self.links.death(lane).cloned() {
             return self.answer_death(lane, &forwarded, &death);
@@ -145,7 +151,7 @@ impl<'a> Host<'a> {
         match self.reexport.write(request.kind, &mailbox.blob(&request)) {
             Ok(blob) => self.links.post(lane, &request, blob, forwarded),
             Err(failure) => {
-                let reply = reply_of(request.task, failure.code, failure.argument);
+                let reply = RawReply::of_code(request.task, failure.code, failure.argument);
                 self.answer(lane, &forwarded, &reply, failure.text.as_bytes())
             }
         }
@@ -164,7 +170,7 @@ impl<'a> Host<'a> {
         let whole = whole.zip(reply.answer(mailbox));
         let Some(((said, resolutions), answer)) = whole.filter(|_| reply.task == work.task) else {
             let text = "the reply contradicts itself, or the request";
-            let reply = reply_of(work.task, Code::MessageBroken, None);
+            let reply = RawReply::of_code(work.task, Code::MessageBroken, None);
             return self.answer(lane, &work, &reply, text.as_bytes());
         };
         if reply.code == Code::WorkerDied.number()
@@ -177,7 +183,7 @@ impl<'a> Host<'a> {
     }
 
     fn answer_death(&self, lane: usize, work: &Forwarded, death: &Death) -> Result<(), OsError> {
-        self.answer(lane, work, &reply_of(work.task, Code::WorkerDied, None), &death.encode())
+        self.answer(lane, work, &RawReply::of_code(work.task, Code::WorkerDied, None), &death.encode())
     }
 
     fn answer(&self, lane: usize, work: &Forwarded, reply: &RawReply, said: &[u8]) -> Result<(), OsError> {
@@ -198,20 +204,5 @@ impl<'a> Host<'a> {
         let posted = mailbox.post_reply(work.sequence, reply, resolutions, said, answer);
         // All fit: they were read out of a mailbox, or their types say so.
         if posted.unwrap_or(true) { self.inherited.parent_doorbell.ring() } else { Ok(()) }
-    }
-}
-
-/// A reply that this worker makes itself.
-fn reply_of(task: u64, code: Code, argument: Option<usize>) -> RawReply {
-    RawReply {
-        code: code.number(),
-        argument: argument.and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX),
-        task,
-        bytes_copied: 0,
-        nanoseconds: 0,
-        resolution_count: 0,
-        said_bytes: 0,
-        hops: 0,
-        answer_bytes: 0,
     }
 }

@@ -18,9 +18,9 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
-use bufabi_core::RawTensor;
 use bufabi_core::wire::blob::{ByteSource, RawBlobHeader};
 use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS};
+use bufabi_core::{Code, RawTensor};
 
 use super::call::MAX_PIECE;
 use crate::memory::Mapping;
@@ -37,6 +37,9 @@ pub(super) const MAX_SAID: usize = 256;
 
 /// Bytes of an answer about a chip's memory: what one copy carries.
 pub(super) const MAX_ANSWER: usize = MAX_PIECE;
+
+/// The number of a lane's first request: who the leaf is.
+pub(super) const FIRST_REQUEST: u32 = 1;
 
 /// What the parent writes.
 #[repr(C, align(128))]
@@ -210,6 +213,21 @@ pub(super) struct RawReply {
 }
 
 impl RawReply {
+    /// A code alone, and the argument that it is about, in answer to that task.
+    pub(super) fn of_code(task: u64, code: Code, argument: Option<usize>) -> Self {
+        Self {
+            code: code.number(),
+            argument: argument.and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX),
+            task,
+            bytes_copied: 0,
+            nanoseconds: 0,
+            resolution_count: 0,
+            said_bytes: 0,
+            hops: 0,
+            answer_bytes: 0,
+        }
+    }
+
     /// What it says, copied out of the mailbox; `None` when it claims more bytes than there can be.
     pub(super) fn said<'a>(&self, mailbox: &Mailbox, out: &'a mut [u8; MAX_SAID]) -> Option<&'a [u8]> {
         let out = out.get_mut(..usize::try_from(self.said_bytes).ok()?)?;

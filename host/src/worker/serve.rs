@@ -14,7 +14,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::failure::Failure;
 use super::hello::Hello;
 use super::kernel::Kernels;
-use super::mailbox::{MAX_BLOB, Mailbox, MemoryCall, RawReply, Request, RequestKind};
+use super::mailbox::{FIRST_REQUEST, MAX_BLOB, Mailbox, MemoryCall, RawReply, Request, RequestKind};
 use super::reply::resolution_number;
 use super::wait::{Spin, Waited, wait};
 use super::{WaitPolicy, chip, sub};
@@ -39,6 +39,7 @@ pub(super) mod status {
 }
 
 /// What a worker process has of its parent.
+#[derive(Clone, Copy)]
 pub(super) struct Inherited<'a> {
     /// This worker's path.
     pub(super) path: &'a str,
@@ -124,12 +125,24 @@ impl Inherited<'_> {
         parents::end_when_told_to()?;
         set_name(self.path.rsplit('/').next().unwrap_or(self.path))
     }
+
+    /// Says why this worker does not start, as the reply to the first request on its first lane, whether that has come or not: it
+    /// asks who the leaf is. The status to exit with comes back.
+    pub(super) fn give_up(&self, failure: &Failure) -> i32 {
+        let Failure { code, text, .. } = failure;
+        let said_bytes = u32::try_from(text.len()).unwrap_or(0);
+        let reply = RawReply { said_bytes, ..RawReply::of_code(0, *code, None) };
+        if let Some(mailbox) = self.lanes.first() {
+            // A failure's text fits, and the parent is woken by this process's end.
+            let _ = mailbox.post_reply(FIRST_REQUEST, &reply, &[], text.as_bytes(), &[]);
+        }
+        status::MACHINE
+    }
 }
 
 /// The whole life of a sub-worker; its exit status comes back.
 pub(super) fn serve_sub<K: Kernels + ?Sized>(inherited: Inherited<'_>, kernels: &K) -> i32 {
-    let leaf = inherited.settle().and_then(|()| Leaf::sub());
-    exit_status(leaf.and_then(|leaf| Server::start(inherited, leaf, kernels)).and_then(Server::run))
+    serve(inherited, inherited.settle().and_then(|()| Leaf::sub()), kernels)
 }
 
 /// The whole life of a chip; its exit status comes back.
@@ -139,20 +152,23 @@ pub(super) fn serve_chip<K: Kernels + ?Sized>(
     kind: &DeviceKind,
     kernels: &K,
 ) -> i32 {
-    if inherited.settle().is_err() {
-        return status::MACHINE;
+    if let Err(error) = inherited.settle() {
+        return serve(inherited, Err(error), kernels);
     }
     let device = kind.open(device_id, kernels);
     let leaf = match &device {
         Ok(device) => Chip::new(&**device, device_id).map(Leaf::Chip),
         Err(error) => Ok(Leaf::Missing(Failure::new(error.code(), None, error))),
     };
-    exit_status(leaf.and_then(|leaf| Server::start(inherited, leaf, kernels)).and_then(Server::run))
+    serve(inherited, leaf, kernels)
 }
 
-fn exit_status(result: Result<i32, OsError>) -> i32 {
-    // Nobody is left to tell but who looks at the exit status.
-    result.unwrap_or(status::MACHINE)
+fn serve<K: Kernels + ?Sized>(inherited: Inherited<'_>, leaf: Result<Leaf<'_>, OsError>, kernels: &K) -> i32 {
+    match leaf.and_then(|leaf| Server::start(inherited, leaf, kernels)) {
+        // Nobody is left to tell but who looks at the exit status.
+        Ok(server) => server.run().unwrap_or(status::MACHINE),
+        Err(error) => inherited.give_up(&Failure::new(error.code(), None, &error)),
+    }
 }
 
 struct Server<'a, K: ?Sized> {
@@ -300,15 +316,12 @@ impl<'a, K: Kernels + ?Sized> Server<'a, K> {
             Err(Failure { code, argument, text }) => (*code, *argument, text.as_bytes(), &[][..]),
         };
         let reply = RawReply {
-            code: code.number(),
-            argument: argument.and_then(|index| u32::try_from(index).ok()).unwrap_or(u32::MAX),
-            task: request.task,
             bytes_copied: bytes_copied().wrapping_sub(self.copied_before),
             nanoseconds: u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
             resolution_count: u32::try_from(resolutions.len()).unwrap_or(0),
             said_bytes: u32::try_from(said.len()).unwrap_or(0),
-            hops: 0,
             answer_bytes: u32::try_from(answer.len()).unwrap_or(0),
+            ..RawReply::of_code(request.task, code, argument)
         };
         self.answered = sequence;
         let posted = self.mailbox.post_reply(sequence, &reply, &resolutions, said, answer);

@@ -215,3 +215,26 @@ fn a_limit_on_files_is_a_failure_of_the_machine_that_leaves_nothing() {
     assert_eq!(ran.status, 3, "{}", ran.complaint);
     assert!(ran.complaint.contains("buffers[0]: 4 bytes are more than"), "{}", ran.complaint);
 }
+
+/// However few files a process may have open, in whichever process and at whichever step they run out: the reason is told.
+#[test]
+fn whatever_a_worker_that_cannot_start_was_refused_is_told() {
+    let leaves = json!([{"name": "chip", "kind": "chip"}, {"name": "sub", "kind": "sub"}]);
+    let host = |name: &str, workers: &Value| json!({"name": name, "kind": "host", "workers": workers});
+    let workers = [host("l4", &json!([host("l3", &leaves)])), host("other", &leaves)];
+    let graph = json!({"buffers": [], "tasks": [], "workers": workers});
+    let path = write(&folder("few-files"), &graph);
+    let mut of_workers = 0;
+    for files in 4..100 {
+        let ran = shell(&format!("ulimit -n {files}; exec \"$0\" run \"$1\""), path.as_os_str());
+        if ran.status == 0 {
+            assert!(of_workers > 1, "no worker was refused anything before {files} files");
+            return;
+        }
+        let complaint = ran.complaint;
+        assert_eq!(ran.status, 3, "{files} files: {complaint}");
+        assert!(complaint.contains("EMFILE, too many open files"), "{files} files: {complaint}");
+        of_workers += i32::from(complaint.starts_with("bufabi: worker "));
+    }
+    panic!("100 files are not enough");
+}

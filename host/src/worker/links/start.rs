@@ -120,21 +120,28 @@ impl<W> Links<W> {
         let mut spin = Spin::new(Duration::ZERO);
         for index in 0..self.lanes.len() {
             let reply = self.await_hello(index, &mut spin, until)?;
+            let hello = self.hello_in(index, &reply)?;
             let Some(lane) = self.lanes.get_mut(index) else { break };
-            let said = &mut [0; MAX_SAID];
-            let said = reply.said(&lane.mailbox, said).ok_or(SpawnError::MessageBroken)?;
-            if let Some(code) = Code::from_number(reply.code).filter(|&code| code != Code::Ok) {
-                let failure = Failure::new(code, None, &String::from_utf8_lossy(said));
-                return Err(SpawnError::Leaf { worker: lane.path.clone(), failure });
-            }
-            let hello = Hello::read(said);
-            let hello = hello.ok_or(SpawnError::MessageBroken)?;
             lane.hello = Some(hello);
             if self.links.get(lane.link).is_some_and(|link| link.is_host) {
                 lane.leaf = Some(Process::open(hello.pid.get())?);
             }
         }
         Ok(())
+    }
+
+    /// Who a leaf says that it is, or why it, or the worker above it, does not start.
+    fn hello_in(&self, lane: usize, reply: &RawReply) -> Result<Hello, SpawnError> {
+        let lane = self.lanes.get(lane).ok_or(SpawnError::MessageBroken)?;
+        let said = &mut [0; MAX_SAID];
+        let said = reply.said(&lane.mailbox, said).ok_or(SpawnError::MessageBroken)?;
+        let Some(code) = Code::from_number(reply.code).filter(|&code| code != Code::Ok) else {
+            return Hello::read(said).ok_or(SpawnError::MessageBroken);
+        };
+        // A host worker answers this for itself: when it starts, all of its leaves have.
+        let host = self.links.get(lane.link).filter(|link| link.is_host);
+        let worker = host.map_or(&lane.path, |host| &host.path).clone();
+        Err(SpawnError::Leaf { worker, failure: Failure::new(code, None, &String::from_utf8_lossy(said)) })
     }
 
     fn await_hello(&mut self, index: usize, spin: &mut Spin, until: Instant) -> Result<RawReply, SpawnError> {
@@ -157,9 +164,13 @@ impl<W> Links<W> {
             for token in ended {
                 self.note(token)?;
             }
-            let ended = self.links.iter().find_map(|link| Some((link.process.pid(), link.ending?)));
-            if let Some((pid, ending)) = ended {
-                return Err(SpawnError::Died { pid, ending });
+            let ended = self.links.iter().find_map(|link| Some((link, link.ending?)));
+            if let Some((link, ending)) = ended {
+                // It may have said why, on the first of its lanes.
+                let lane = link.lanes.start;
+                let reply = self.lanes.get(lane).and_then(|entry| entry.mailbox.reply(entry.sequence));
+                reply.map_or(Ok(()), |reply| self.hello_in(lane, &reply).map(drop))?;
+                return Err(SpawnError::Died { pid: link.process.pid(), ending });
             }
             if Instant::now() >= until {
                 let pid = self.links.get(link).map_or(0, |link| link.process.pid());
