@@ -124,7 +124,11 @@ impl<W> Links<W> {
             let Some(lane) = self.lanes.get_mut(index) else { break };
             lane.hello = Some(hello);
             if self.links.get(lane.link).is_some_and(|link| link.is_host) {
-                lane.leaf = Some(Process::open(hello.pid.get())?);
+                lane.leaf = match Process::open(hello.pid.get()) {
+                    // It has ended since. The worker above it says how to whoever asks it for something.
+                    Err(error) if error.errno == libc::ESRCH => None,
+                    opened => Some(opened?),
+                };
             }
         }
         Ok(())
