@@ -30,7 +30,7 @@ Examples:
   bufabi plan examples/gram.json --dot | dot -Tpdf -o gram.pdf"
 )]
 pub(crate) struct Plan {
-    /// The graph file.
+    /// The graph file; docs/graph-files.md says what is in it.
     graph: PathBuf,
     #[command(flatten)]
     form: Form,

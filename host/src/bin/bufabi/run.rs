@@ -42,7 +42,7 @@ Examples:
   bufabi run examples/gram.json --json | jq '.tasks[].args[].identity'"
 )]
 pub(crate) struct Run {
-    /// The graph file.
+    /// The graph file; docs/graph-files.md says what is in it.
     graph: PathBuf,
     /// One JSON object instead of tables.
     #[arg(long)]
