@@ -29,6 +29,8 @@ const WRITE_AT: usize = 64 * 1024;
 Examples:
   cut -d' ' -f1 tests/vectors/tensors.txt | bufabi check tensors
   cut -d' ' -f1,2 tests/vectors/chip.txt | bufabi check chip
+  cut -d' ' -f1,2 tests/vectors/blobs.txt | bufabi check blobs
+  cut -d' ' -f1,2 tests/vectors/overlaps.txt | bufabi check overlaps
   cut -d' ' -f1 tests/vectors/descriptors.txt | bufabi check descriptors | sort | uniq -c")]
 pub(crate) struct Check {
     /// What the lines hold.
