@@ -65,7 +65,7 @@ struct Options {
     /// How long a side looks before it sleeps, in microseconds.
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50)]
     spin: u32,
-    /// A bare aarch64 program, the other side of the queue, which runs in QEMU: tests/firmware/c/queue.c is one.
+    /// A bare aarch64 program, the other side of the queue, which runs in QEMU: docs/embedding-firmware.md builds one.
     #[arg(long, value_name = "IMAGE")]
     firmware: Option<PathBuf>,
     #[command(flatten)]
