@@ -49,7 +49,7 @@ fn emulator() -> Check {
 /// What runs in it.
 fn firmware() -> Check {
     let name = "firmware";
-    let means = "no chips of the device \"qemu\": BUFABI_FIRMWARE names the image that tests/all builds, or another one";
+    let means = "no chips of the device \"qemu\": BUFABI_FIRMWARE names their image, and examples/README.md says how to build one";
     match QemuOptions::from_environment() {
         Ok(options) if options.firmware.is_file() => Check::there(name, options.firmware.display()),
         Ok(options) => Check::lacking(name, format!("{} is no file", options.firmware.display()), means),
