@@ -119,8 +119,8 @@ pub(super) fn read(path: &Path) -> Result<GraphFile, Failure> {
     let mut deserializer = serde_json::Deserializer::from_str(&text);
     let graph = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let inner = error.inner();
-        let not_json = if inner.is_syntax() || inner.is_eof() { "no JSON: " } else { "" };
-        let failure = Failure::usage(format!("{not_json}{inner}"));
+        let prefix = if inner.is_syntax() || inner.is_eof() { "unreadable as JSON: " } else { "" };
+        let failure = Failure::usage(format!("{prefix}{inner}"));
         match error.path().to_string() {
             root if root == "." => failure,
             place => failure.at(&place),
