@@ -167,10 +167,12 @@ pub(crate) fn shared_mappings() -> usize {
         .count()
 }
 
-/// A process is there, and is not merely waiting to be waited for.
+/// A process is there, and is not merely waiting to be waited for, or being taken off the list by who has waited.
 pub(crate) fn is_running(pid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/stat"));
-    status.is_ok_and(|status| !matches!(status.rsplit_once(") "), Some((_, rest)) if rest.starts_with('Z')))
+    status.is_ok_and(
+        |status| !matches!(status.rsplit_once(") "), Some((_, rest)) if rest.starts_with(['Z', 'X'])),
+    )
 }
 
 /// The process that started a process; `None` when there is none of that number.

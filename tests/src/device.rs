@@ -93,7 +93,10 @@ pub fn firmware_library(target: &str, features: &[&str], folder: &Path) -> Resul
     // The next set of features would take its place.
     let library = folder.join(format!("libbufabi_firmware-{}.a", [&[target], features].concat().join("-")));
     let made = built(&command, target, "firmware")?.join("libbufabi_firmware.a");
-    fs::copy(&made, &library).map_err(|error| format!("{}: {error}", made.display()))?;
+    // By a rename: another test may be linking what lies there.
+    let copy = library.with_extension("new");
+    let copied = fs::copy(&made, &copy).and_then(|_| fs::rename(&copy, &library));
+    copied.map_err(|error| format!("{}: {error}", made.display()))?;
     Ok(library)
 }
 

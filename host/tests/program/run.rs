@@ -494,7 +494,7 @@ fn workers_end_with_a_parent_that_was_killed_whatever_signals_were_blocked() {
     let deadline = Instant::now() + HANG;
     let is_running = |pid: &u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
     };
     while workers.iter().any(is_running) {
         if Instant::now() > deadline {
