@@ -8,6 +8,7 @@
 )]
 
 mod check;
+mod ends;
 mod gram;
 mod hostile;
 mod inspect;
