@@ -1,4 +1,5 @@
-# What the README and that of the examples tell people to type does what it says. Its Rust block is a doc-test of the package `bufabi-tests`.
+# What the README and that of the examples tell people to type does what it says. Its Rust block is a doc-test of the package `bufabi-tests`; the example in Python
+# is run where the package is, by the section `python`.
 
 section_readme() {
     local command
