@@ -73,54 +73,42 @@ fn assert_settled(before: [Usage; 2], peer: &mut Peer) {
     }
 }
 
+/// Something of which a process has only so much.
+struct Scarce {
+    /// Takes all that this process has left.
+    fill: fn() -> Filled,
+    /// Makes the peer do so.
+    fill_peer: fn(&mut Peer),
+    /// What is said when none is left.
+    code: Code,
+}
+
 fn files(kind: Kind) {
-    let (mut owner, mut peer) = pair(kind);
-    let needs_one = kind.is_mapped_by_importer();
-    drop(Filled::with_files());
-    peer.fill_files();
-    peer.empty();
-    let before = settled(&mut owner, &mut peer);
-    let filled = Filled::with_files();
-    let made = owner.make(5000, ACCESS);
-    drop(filled);
-    match made {
-        Err(code) => assert!(needs_one && code == Code::NoFileDescriptor, "{code}"),
-        Ok(made) => {
-            assert!(!needs_one);
-            owner.release(made.identity()).unwrap();
-            owner.forget(made.identity());
-        }
-    }
-    assert_eq!(owner.endpoint.live(), 0);
-    let descriptor = owner.make(5000, ACCESS).unwrap();
-    peer.fill_files();
-    let imported = peer.import(&descriptor).map(|(resolution, _)| resolution);
-    peer.empty();
-    let expected = if needs_one { Err(Code::NoFileDescriptor) } else { kind.resolves() };
-    assert_eq!(imported, expected);
-    peer.drop_views(descriptor.identity());
-    peer.release(descriptor.identity()).unwrap();
-    owner.release(descriptor.identity()).unwrap();
-    owner.forget(descriptor.identity());
-    assert_settled(before, &mut peer);
-    let descriptor = owner.make(5000, ACCESS).unwrap();
-    // With one it works again.
-    assert_eq!(peer.import(&descriptor).map(|(resolution, _)| resolution), kind.resolves());
+    let files =
+        Scarce { fill: Filled::with_files, fill_peer: Peer::fill_files, code: Code::NoFileDescriptor };
+    runs_out(kind, &files);
 }
 
 fn mappings(kind: Kind) {
+    let mappings =
+        Scarce { fill: Filled::with_mappings, fill_peer: Peer::fill_mappings, code: Code::NoAddressSpace };
+    runs_out(kind, &mappings);
+}
+
+/// Where owner or importer needs one and has none left, it says so, keeps nothing, and works again once it has.
+fn runs_out(kind: Kind, scarce: &Scarce) {
     let (mut owner, mut peer) = pair(kind);
     let needs_one = kind.is_mapped_by_importer();
     // Once for nothing: an allocator that finds no mapping takes memory elsewhere, and keeps it.
-    drop(Filled::with_mappings());
-    peer.fill_mappings();
+    drop((scarce.fill)());
+    (scarce.fill_peer)(&mut peer);
     peer.empty();
     let before = settled(&mut owner, &mut peer);
-    let filled = Filled::with_mappings();
+    let filled = (scarce.fill)();
     let made = owner.make(5000, ACCESS);
     drop(filled);
     match made {
-        Err(code) => assert!(needs_one && code == Code::NoAddressSpace, "{code}"),
+        Err(code) => assert!(needs_one && code == scarce.code, "{code}"),
         Ok(made) => {
             assert!(!needs_one);
             owner.release(made.identity()).unwrap();
@@ -129,10 +117,10 @@ fn mappings(kind: Kind) {
     }
     assert_eq!(owner.endpoint.live(), 0);
     let descriptor = owner.make(5000, ACCESS).unwrap();
-    peer.fill_mappings();
+    (scarce.fill_peer)(&mut peer);
     let imported = peer.import(&descriptor).map(|(resolution, _)| resolution);
     peer.empty();
-    let expected = if needs_one { Err(Code::NoAddressSpace) } else { kind.resolves() };
+    let expected = if needs_one { Err(scarce.code) } else { kind.resolves() };
     assert_eq!(imported, expected);
     peer.drop_views(descriptor.identity());
     peer.release(descriptor.identity()).unwrap();
