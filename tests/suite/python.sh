@@ -1,7 +1,7 @@
 # The package for Python: a wheel, installed where nothing else is, and everything that it promises tried through it.
 
 section_python() {
-    local folder python
+    local folder python firmware
     folder=$(target_folder)/tmp/python
     python=$folder/tools/bin/python
     mkdir -p "$folder"
@@ -17,7 +17,10 @@ section_python() {
         "$python" -m pip install --quiet --no-deps --no-build-isolation --force-reinstall ./host/python
     check 'the stubs say what is there' python_stubs "$python"
     check 'a wheel for this machine, alone in a bare environment' python_wheel "$folder"
-    check 'pytest, on numpy' env BUFABI_LONG="$BUFABI_LONG" \
+    # The one that section `unit` has built; without it pytest says which test it leaves out.
+    firmware=$(find "$(target_folder)/tmp/firmware" -type f -path '*/device/examples/device' -print -quit 2>/dev/null)
+    [[ -n $firmware ]] || not_run 'a machine in QEMU below a Worker' 'section unit has built no firmware'
+    check 'pytest, on numpy' env BUFABI_LONG="$BUFABI_LONG" BUFABI_FIRMWARE="$firmware" \
         "$python" -m pytest --quiet -p no:cacheprovider host/python/tests --ignore host/python/tests/torch
     check 'the example, in numpy' "$python" examples/gram.py
     if [[ $BUFABI_LONG = 1 ]]; then

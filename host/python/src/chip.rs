@@ -9,8 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyIterator, PyTuple};
 use zerocopy::IntoBytes;
 
+use crate::error::OrRaise;
 use crate::mapped_arg::{no_such, position};
-use crate::number::Value;
+use crate::number::{self, Value};
+use crate::tensor::PyTensor;
 
 /// A tensor as a chip reads it: 128 bytes. The memory that it points to stays mapped as long as it lives.
 #[pyclass(frozen, name = "ChipTensor", module = "bufabi")]
@@ -39,6 +41,16 @@ fn slots<'py, T: Copy + Into<u32>>(
 
 #[pymethods]
 impl PyChipTensor {
+    /// A tensor as a chip reads it, whose backing's first byte lies at the address `base`. Nothing is mapped or kept: that address is
+    /// the caller's affair.
+    #[staticmethod]
+    fn from_tensor(
+        tensor: PyRef<'_, PyTensor>,
+        #[pyo3(from_py_with = number::base)] base: u64,
+    ) -> PyResult<Self> {
+        ChipTensor::materialize(&tensor.0, base).or_raise().map(|tensor| Self::new(tensor, None))
+    }
+
     /// The first element's address.
     #[getter]
     fn addr(&self) -> u64 {

@@ -4,9 +4,10 @@ use core::fmt::Display;
 
 use bufabi_core::task_args::AddError;
 use bufabi_core::wire::blob::EncodeError;
-use bufabi_core::wire::chip_args::MaterializeError;
+use bufabi_core::wire::chip_args::{MaterializeError, TooManyArguments};
 use bufabi_core::{
-    BlobError, ChipError, Code, DescriptorError, Fault, SubmitError, TensorError, ViewError, rights,
+    BlobError, ChipError, Code, DescriptorError, Fault, SubmitError, TensorError, ViewError, dependencies,
+    rights,
 };
 use bufabi_host::consumer::{CloseError, ImportError};
 use bufabi_host::owner::{CreateError, OwnError, ReleaseError, WrapError};
@@ -48,8 +49,11 @@ coded!(
     ReleaseError,
     SubmitError,
     TensorError,
+    TooManyArguments,
     ViewError,
     WrapError,
+    dependencies::NotTracked,
+    dependencies::SubmitError,
     orchestrator::SubmitError,
     worker::SpawnError,
     worker::WaitError,
@@ -98,8 +102,14 @@ pub(crate) fn failed(error: &impl Coded) -> PyErr {
 }
 
 /// What is not there: a table has no such name.
-const KEY: &[Code] =
-    &[Code::OtherOwner, Code::NeverExisted, Code::Stale, Code::NotInherited, Code::WorkerUnknown];
+const KEY: &[Code] = &[
+    Code::OtherOwner,
+    Code::NeverExisted,
+    Code::Stale,
+    Code::NotInherited,
+    Code::WorkerUnknown,
+    Code::NotTracked,
+];
 /// What somebody still uses.
 const IN_USE: &[Code] = &[Code::ViewsAlive, Code::Busy];
 /// What cannot be done in this process as it is.
@@ -118,6 +128,16 @@ pub(crate) fn raise(code: Code, message: &dyn Display) -> PyErr {
     } else {
         by_fault(code, message)
     };
+    marked(code, error)
+}
+
+/// As [`raise`], of a type that is better known where it happens.
+#[cold]
+pub(crate) fn with_rule(code: Code, message: &dyn Display, new: impl FnOnce(String) -> PyErr) -> PyErr {
+    marked(code, new(format!("{}: {message}", code.name())))
+}
+
+fn marked(code: Code, error: PyErr) -> PyErr {
     Python::attach(|py| {
         let value = error.value(py);
         // An exception of Python's own takes any attribute.
@@ -143,7 +163,7 @@ fn by_fault(code: Code, message: String) -> PyErr {
     if code == Code::ShmNameTaken {
         return PyFileExistsError::new_err(message);
     }
-    if code == Code::NotPermitted {
+    if code == Code::NotPermitted || code == Code::VmmNotPermitted {
         return PyPermissionError::new_err(message);
     }
     if code == Code::TimedOut {

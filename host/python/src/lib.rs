@@ -7,7 +7,9 @@ mod arrays;
 mod buffer;
 mod chip;
 mod descriptor;
+mod device;
 mod device_buffer;
+mod domain;
 mod endpoint;
 mod error;
 mod ffi;
@@ -17,17 +19,24 @@ mod identity;
 mod mapped_arg;
 mod number;
 mod orchestrator;
+mod overlap;
 mod registry;
 mod report;
 mod started;
 mod task_args;
 mod tensor;
+mod tracked_task;
+mod tracker;
 mod tree;
 mod worker;
+mod worker_state;
 
+use bufabi_core::dependencies::{Hazard, Policy};
+use bufabi_core::overlap::Relation;
 use bufabi_core::wire::backend::{AddressSpace, BackendKind};
 use bufabi_core::{Access, DType, Tag};
 use bufabi_host::memory::mapping;
+use pyo3::PyClass;
 use pyo3::exceptions::PyImportError;
 use pyo3::prelude::*;
 
@@ -37,6 +46,12 @@ use crate::number::Value;
 #[pyfunction]
 fn bytes_copied() -> u64 {
     mapping::bytes_copied()
+}
+
+/// Adds a class, whose objects lie where Python's allocator puts them.
+fn add_class<T: PyClass>(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    const { assert!(align_of::<T>() <= 16, "Python's allocator aligns to 16 bytes") };
+    module.add_class::<T>()
 }
 
 /// The module. It keeps the interpreter's lock: an interpreter without one turns it on when it imports this.
@@ -51,22 +66,30 @@ fn _bufabi(module: &Bound<'_, PyModule>) -> PyResult<()> {
     Value::<BackendKind>::add(module)?;
     Value::<DType>::add(module)?;
     Value::<Tag>::add(module)?;
-    module.add_class::<identity::PyIdentity>()?;
-    module.add_class::<descriptor::PyDescriptor>()?;
-    module.add_class::<tensor::PyTensor>()?;
-    module.add_class::<buffer::PyBuffer>()?;
-    module.add_class::<task_args::PyTaskArgs>()?;
-    module.add_class::<chip::PyChipTensor>()?;
-    module.add_class::<chip::PyChipStorageTaskArgs>()?;
-    module.add_class::<mapped_arg::PyMappedArg>()?;
-    module.add_class::<mapped_arg::PyMappedArgs>()?;
-    module.add_class::<registry::PyImportContext>()?;
-    module.add_class::<registry::PyImportRegistry>()?;
-    module.add_class::<device_buffer::PyDeviceBuffer>()?;
-    module.add_class::<worker::PyWorker>()?;
-    module.add_class::<orchestrator::PyOrchestrator>()?;
-    module.add_class::<orchestrator::PyScope>()?;
-    module.add_class::<report::PyTaskReport>()?;
+    Value::<Relation>::add(module)?;
+    Value::<Hazard>::add(module)?;
+    Value::<Policy>::add(module)?;
+    add_class::<identity::PyIdentity>(module)?;
+    add_class::<descriptor::PyDescriptor>(module)?;
+    add_class::<tensor::PyTensor>(module)?;
+    add_class::<buffer::PyBuffer>(module)?;
+    add_class::<task_args::PyTaskArgs>(module)?;
+    add_class::<tracker::PyTracker>(module)?;
+    add_class::<tracked_task::PyTrackedTask>(module)?;
+    add_class::<tracked_task::PyEdge>(module)?;
+    add_class::<chip::PyChipTensor>(module)?;
+    add_class::<chip::PyChipStorageTaskArgs>(module)?;
+    add_class::<mapped_arg::PyMappedArg>(module)?;
+    add_class::<mapped_arg::PyMappedArgs>(module)?;
+    add_class::<registry::PyImportContext>(module)?;
+    add_class::<registry::PyImportRegistry>(module)?;
+    add_class::<device_buffer::PyDeviceBuffer>(module)?;
+    add_class::<domain::PyDomain>(module)?;
+    add_class::<device::PyDevice>(module)?;
+    add_class::<worker::PyWorker>(module)?;
+    add_class::<orchestrator::PyOrchestrator>(module)?;
+    add_class::<orchestrator::PyScope>(module)?;
+    add_class::<report::PyTaskReport>(module)?;
     module.add_function(wrap_pyfunction!(bytes_copied, module)?)?;
     module.add_function(wrap_pyfunction!(endpoint::mint_owner_instance_id, module)?)?;
     module.add_function(wrap_pyfunction!(endpoint::owner_instance_id, module)?)?;
@@ -80,6 +103,10 @@ fn _bufabi(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(forward::remote_backing_identity, module)?)?;
     module.add_function(wrap_pyfunction!(forward::intern_worker_path, module)?)?;
     module.add_function(wrap_pyfunction!(forward::worker_path_for_id, module)?)?;
+    module.add_function(wrap_pyfunction!(overlap::relate, module)?)?;
+    module.add_function(wrap_pyfunction!(overlap::overlaps, module)?)?;
+    module.add_function(wrap_pyfunction!(overlap::covers, module)?)?;
+    module.add_function(wrap_pyfunction!(overlap::first_common_byte, module)?)?;
     module.add_function(wrap_pyfunction!(task_args::write_blob, module)?)?;
     module.add_function(wrap_pyfunction!(task_args::read_args_from_blob, module)?)?;
     module.add_function(wrap_pyfunction!(registry::materialize_task_args, module)?)?;

@@ -12,7 +12,7 @@ use pyo3::types::{PyBytes, PyInt, PyList, PyTuple, PyType};
 
 use crate::error::failed;
 
-/// An enumeration of the wire, as an `enum.IntEnum` of Python's, whose names and numbers are core's.
+/// An enumeration of the wire or of the C ABI, as an `enum.IntEnum` of Python's, whose names and numbers are core's.
 pub(crate) trait Enumeration: Copy + 'static {
     /// Its name in Python.
     const NAME: &'static str;
@@ -25,7 +25,10 @@ pub(crate) trait Enumeration: Copy + 'static {
 
     /// The number.
     fn number(self) -> u8;
+}
 
+/// One whose values come from Python as well.
+pub(crate) trait Given: Enumeration {
     /// The value of a number.
     fn from_number(number: i64) -> PyResult<Self>;
 }
@@ -57,7 +60,9 @@ macro_rules! enumeration {
             fn number(self) -> u8 {
                 self.to_wire()
             }
+        }
 
+        impl Given for $type {
             #[inline]
             fn from_number(number: i64) -> PyResult<Self> {
                 let found = u8::try_from(number).map_err(|_| out_of_range($rule, number, "a byte"))?;
@@ -75,7 +80,7 @@ enumeration!(Tag, "TensorArgType", "tag", |found| rights::RightsError::TagUnknow
     found: i32::from(found)
 });
 
-fn out_of_range(name: &str, found: impl Display, kind: &str) -> PyErr {
+pub(crate) fn out_of_range(name: &str, found: impl Display, kind: &str) -> PyErr {
     PyValueError::new_err(format!("{name}: {found} does not fit {kind}"))
 }
 
@@ -104,7 +109,7 @@ impl<E: Enumeration> Value<E> {
     }
 }
 
-impl<'a, 'py, E: Enumeration> FromPyObject<'a, 'py> for Value<E> {
+impl<'a, 'py, E: Given> FromPyObject<'a, 'py> for Value<E> {
     type Error = PyErr;
 
     #[inline]

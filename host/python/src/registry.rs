@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bufabi_core::wire::backend::{AddressSpace, BackendKind};
+use bufabi_core::wire::chip_args::MaterializeError;
 use bufabi_core::wire::record::Holds;
 use bufabi_core::{
     Blob, ChipStorageTaskArgs, ChipTensor, Descriptor, Identity, OwnerInstanceId, RawDescriptor, RawTensor,
@@ -25,10 +26,10 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::chip::{PyChipStorageTaskArgs, PyChipTensor};
 use crate::descriptor::PyDescriptor;
 use crate::endpoint::here;
-use crate::error::{Coded, OrRaise, raise};
+use crate::error::{Coded, OrRaise, failed, raise};
 use crate::identity::PyIdentity;
 use crate::mapped_arg::{PyMappedArgs, Reach};
-use crate::number::{owner_instance_id, with_bytes};
+use crate::number::{self, owner_instance_id, with_bytes};
 use crate::task_args::PyTaskArgs;
 use crate::tensor::PyTensor;
 
@@ -294,11 +295,34 @@ impl PyImportRegistry {
     }
 }
 
-/// A blob's arguments as a chip reads them, resolved through a registry.
+/// A blob's arguments as a chip reads them, resolved through a registry; or by a function that is called with each tensor, and says the
+/// address of its backing's first byte. What that function maps is its own affair.
 #[pyfunction]
 pub(crate) fn materialize_task_args(
     blob: &Bound<'_, PyAny>,
-    registry: PyRef<'_, PyImportRegistry>,
+    registry: &Bound<'_, PyAny>,
 ) -> PyResult<PyChipStorageTaskArgs> {
-    with_bytes(blob, |bytes| registry.chip_arguments(&Blob::from_bytes(bytes).or_raise()?))
+    with_bytes(blob, |bytes| {
+        let blob = Blob::from_bytes(bytes).or_raise()?;
+        if let Ok(registry) = registry.cast::<PyImportRegistry>() {
+            return registry.get().chip_arguments(&blob);
+        }
+        if !registry.is_callable() {
+            let found = registry.get_type();
+            return Err(PyTypeError::new_err(format!(
+                "registry: an ImportRegistry or a function is needed, not {found}"
+            )));
+        }
+        let mut arguments = Box::new(ChipStorageTaskArgs::EMPTY);
+        let resolve = |_, tensor: &Tensor<&RawTensor>| {
+            let found = registry.call1((PyTensor(tensor.to_owned()),))?;
+            number::base(&found)
+        };
+        match arguments.materialize(&blob, resolve) {
+            Ok(()) => Ok(PyChipStorageTaskArgs::new(arguments, vec![None; blob.tensor_count()])),
+            Err(MaterializeError::Resolve { error, .. }) => Err(error),
+            Err(MaterializeError::Chip { index, error }) => Err(of_argument(index, &error)),
+            Err(MaterializeError::TooMany(error)) => Err(failed(&error)),
+        }
+    })
 }

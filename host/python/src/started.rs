@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use bufabi_core::{Access, Code, DType, Identity, OwnerInstanceId, Tensor};
+use bufabi_core::{Code, DType, Identity, OwnerInstanceId, Tensor};
+use bufabi_host::device::memory::WindowPart;
 use bufabi_host::heap::ForkHeap;
 use bufabi_host::orchestrator::{Cause, Orchestrator, TaskFailed};
 use bufabi_host::owner::Buffer;
-use bufabi_host::worker::{DeviceBuffer, KeptImport, SpawnError, WaitPolicy, WorkerId, Workers};
+use bufabi_host::worker::{
+    DeviceBuffer, Domain, KeptImport, MemoryError, SpawnError, WaitPolicy, WorkerId, Workers,
+};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -110,20 +113,40 @@ impl Started {
         Ok((buffer, tensor))
     }
 
-    /// Memory of the chip that is named, or of the next one.
-    pub(crate) fn malloc(
+    /// Memory of the chip that is named, or of the next one, as `make` makes it.
+    pub(crate) fn take(
         &mut self,
         py: Python<'_>,
         worker: Option<&Bound<'_, PyAny>>,
-        nbytes: u64,
-        access: Access,
-        until: Instant,
+        make: impl FnOnce(&mut Workers, WorkerId) -> Result<DeviceBuffer, MemoryError> + Send,
     ) -> PyResult<DeviceBuffer> {
         let chip = self.leaves.find(self.orchestrator.workers(), LeafKind::Chip, worker)?;
         let workers = self.orchestrator.workers_mut();
-        let made = py.detach(|| workers.malloc(chip, nbytes, access, until)).or_raise()?;
+        let made = py.detach(|| make(workers, chip)).or_raise()?;
         self.owners.insert(made.identity().owner_instance_id(), chip);
         Ok(made)
+    }
+
+    /// The chips that are named.
+    pub(crate) fn chips(&mut self, named: &[Bound<'_, PyAny>]) -> PyResult<Vec<WorkerId>> {
+        let Self { leaves, orchestrator, .. } = self;
+        named.iter().map(|named| leaves.find(orchestrator.workers(), LeafKind::Chip, Some(named))).collect()
+    }
+
+    /// Windows of those chips, all or none.
+    pub(crate) fn create_domain(
+        &mut self,
+        py: Python<'_>,
+        chips: &[WorkerId],
+        parts: &[WindowPart],
+        until: Instant,
+    ) -> PyResult<Domain> {
+        let workers = self.orchestrator.workers_mut();
+        let domain = py.detach(|| workers.create_domain(chips, parts, until)).or_raise()?;
+        for buffer in domain.windows().iter().flatten() {
+            self.owners.insert(buffer.identity().owner_instance_id(), buffer.worker());
+        }
+        Ok(domain)
     }
 
     /// The chip that owns device memory. Who asks for something that is on none asks the first one, which says what it knows of it.

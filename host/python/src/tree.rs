@@ -1,5 +1,6 @@
 //! The workers below a Python program: which there are, and how one is named.
 
+use bufabi_host::device::DeviceKind;
 use bufabi_host::worker::{WorkerId, WorkerKind, WorkerSpec, Workers};
 use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -9,20 +10,26 @@ const LOWEST: u32 = 3;
 /// More levels than anybody stacks, so that no mistake forks for ever.
 const HIGHEST: u32 = 16;
 /// Workers of one kind below one host, at most.
-const MOST: usize = 1024;
+pub(crate) const MOST: usize = 1024;
 
 /// What lies below a worker, before it is started.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
     level: u32,
-    chips: usize,
+    /// The device of each.
+    chips: Vec<DeviceKind>,
     subs: usize,
     children: Vec<Self>,
 }
 
 impl Tree {
-    /// A worker of that level, with so many chips and sub-workers of its own, and workers one level down.
-    pub(crate) fn new(level: u32, chips: usize, subs: usize, children: Vec<Self>) -> PyResult<Self> {
+    /// A worker of that level, with those chips and so many sub-workers of its own, and workers one level down.
+    pub(crate) fn new(
+        level: u32,
+        chips: Vec<DeviceKind>,
+        subs: usize,
+        children: Vec<Self>,
+    ) -> PyResult<Self> {
         if !(LOWEST..=HIGHEST).contains(&level) {
             let message = format!(
                 "level: {level} is not {LOWEST} to {HIGHEST}; a chip is level 2, and has no worker of its own"
@@ -36,10 +43,8 @@ impl Tree {
             );
             return Err(PyValueError::new_err(message));
         }
-        if chips.max(subs).max(children.len()) > MOST {
-            return Err(PyValueError::new_err(format!(
-                "a worker has up to {MOST} chips, sub-workers and children each"
-            )));
+        if chips.len().max(subs).max(children.len()) > MOST {
+            return Err(too_many());
         }
         let tree = Self { level, chips, subs, children };
         if tree.specs().is_empty() {
@@ -55,8 +60,10 @@ impl Tree {
 
     /// What is started: `chip0`, ..., `sub0`, ..., and children, `l3.0`, ...
     pub(crate) fn specs(&self) -> Vec<WorkerSpec> {
-        let chips =
-            (0..self.chips).map(|index| WorkerSpec { name: format!("chip{index}"), kind: WorkerKind::Chip });
+        let chips = self.chips.iter().enumerate().map(|(index, device)| WorkerSpec {
+            name: format!("chip{index}"),
+            kind: WorkerKind::Device(device.clone()),
+        });
         let subs =
             (0..self.subs).map(|index| WorkerSpec { name: format!("sub{index}"), kind: WorkerKind::Sub });
         let children = self.children.iter().enumerate().map(|(index, child)| WorkerSpec {
@@ -65,6 +72,11 @@ impl Tree {
         });
         chips.chain(subs).chain(children).collect()
     }
+}
+
+/// More workers of one kind than there can be.
+pub(crate) fn too_many() -> PyErr {
+    PyValueError::new_err(format!("a worker has up to {MOST} chips, sub-workers and children each"))
 }
 
 /// The leaves of a started tree, by what they are.

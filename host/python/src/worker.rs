@@ -1,22 +1,22 @@
 //! `Worker`: a host with chips, sub-workers and further hosts below it, its memory, and the runs of tasks on them.
 
-use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
+use std::sync::Mutex;
 
 use bufabi_core::{Access, DType, View};
-use bufabi_host::orchestrator::Cause;
-use bufabi_host::worker::{WaitError, WorkerId};
+use bufabi_host::vmm::Admission;
+use bufabi_host::worker::{WorkerId, Workers};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
-use pyo3::sync::MutexExt;
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
 
 use crate::arrays::{bytes_of, memory_and_view, writable_bytes};
 use crate::buffer::{PyBuffer, deadline, wrap_memory};
+use crate::device::chips_of;
 use crate::device_buffer::{PyDeviceBuffer, place_of};
+use crate::domain::{PyDomain, parts_of};
 use crate::endpoint::here;
-use crate::error::{OrRaise, failed};
+use crate::error::OrRaise;
 use crate::mapped_arg::{PyMappedArg, Reach};
 use crate::number::{self, Numbers, Value};
 use crate::orchestrator::PyOrchestrator;
@@ -24,11 +24,10 @@ use crate::report::PyTaskReport;
 use crate::started::Started;
 use crate::tensor::PyTensor;
 use crate::tree::Tree;
+use crate::worker_state::{Prepared, State, is_closed};
 
 /// Bytes of a worker's heap, unless its maker says otherwise: memory is taken as it is touched.
 const HEAP_NBYTES: u64 = 64 << 20;
-/// How long a wait goes on before Python may handle a signal.
-const SLICE: Duration = Duration::from_millis(50);
 /// How long calls about memory may take, seconds, unless they are told otherwise.
 const MEMORY_LIMIT: f64 = 10.0;
 
@@ -40,110 +39,22 @@ const MEMORY_LIMIT: f64 = 10.0;
 pub(crate) struct PyWorker {
     tree: Tree,
     heap_nbytes: u64,
-    state: Mutex<State>,
-}
-
-/// Where a worker is in its life.
-pub(crate) enum State {
-    /// Not forked yet.
-    New(Prepared),
-    /// Its workers are there.
-    Started(Box<Started>),
-    /// It was closed, or became a part of another one.
-    Closed,
-}
-
-/// What is said before the fork.
-#[derive(Default)]
-pub(crate) struct Prepared {
-    functions: Vec<Py<PyAny>>,
-    named: Vec<PyBuffer>,
-}
-
-impl PyWorker {
-    /// The state, for this thread alone. Others of Python run while it waits.
-    pub(crate) fn state(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
-        let locked = self.state.lock_py_attached(py);
-        locked.map_err(|_| PyRuntimeError::new_err("a call on this worker ended in a fault of the library"))
-    }
-
-    /// Works on the started worker.
-    pub(crate) fn with_started<R>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Started) -> PyResult<R>,
-    ) -> PyResult<R> {
-        match &mut *self.state(py)? {
-            State::Started(started) => work(started),
-            State::New(_) => {
-                Err(PyRuntimeError::new_err("the worker has not been started: start() or run() does"))
-            }
-            State::Closed => Err(is_closed()),
-        }
-    }
-
-    /// As [`with_started`](Self::with_started), started if it is not.
-    fn with_startable<R>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Started) -> PyResult<R>,
-    ) -> PyResult<R> {
-        self.start(py)?;
-        self.with_started(py, work)
-    }
-
-    /// Waits until no task is left, in slices, so that Python handles signals meanwhile.
-    fn finish_run(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Option<Cause>> {
-        loop {
-            let now = Instant::now();
-            let slice = now.checked_add(SLICE).unwrap_or(now);
-            let slice = until.map_or(slice, |until| until.min(slice));
-            let ended = self.with_started(py, |started| {
-                let orchestrator = &mut started.orchestrator;
-                Ok(py.detach(|| orchestrator.end_run(slice)))
-            })?;
-            match ended {
-                Ok(cause) => return Ok(cause),
-                Err(error @ WaitError::TimedOut { .. }) => {
-                    py.check_signals()?;
-                    if until.is_some_and(|until| until <= Instant::now()) {
-                        return Err(failed(&error));
-                    }
-                }
-                Err(error) => return Err(failed(&error)),
-            }
-        }
-    }
-
-    /// Whatever came of a run, the next one can begin.
-    fn leave_run(&self, py: Python<'_>, has_failed: bool) -> PyResult<()> {
-        self.with_started(py, |started| {
-            if has_failed {
-                started.orchestrator.abandon();
-            }
-            started.scopes.clear();
-            started.is_running = false;
-            Ok(())
-        })
-    }
-}
-
-fn is_closed() -> PyErr {
-    PyValueError::new_err("released: the worker was closed, or is a part of another one")
+    pub(crate) state: Mutex<State>,
 }
 
 #[pymethods]
 impl PyWorker {
     #[new]
-    #[pyo3(signature = (level, *, chips = 0, subs = 0, children = Vec::new(), heap_nbytes = HEAP_NBYTES))]
+    #[pyo3(signature = (level, *, chips = None, subs = 0, children = Vec::new(), heap_nbytes = HEAP_NBYTES))]
     fn new(
         py: Python<'_>,
         level: u32,
-        chips: usize,
+        chips: Option<&Bound<'_, PyAny>>,
         subs: usize,
         children: Vec<Py<Self>>,
         #[pyo3(from_py_with = number::nbytes)] heap_nbytes: u64,
     ) -> PyResult<Self> {
+        let chips = chips.map_or_else(|| Ok(Vec::new()), chips_of)?;
         let mut trees = Vec::with_capacity(children.len());
         for child in &children {
             let child = child.get();
@@ -203,7 +114,7 @@ impl PyWorker {
     }
 
     /// Forks the workers, if they are not there. It is refused while this process has several threads.
-    fn start(&self, py: Python<'_>) -> PyResult<()> {
+    pub(crate) fn start(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.state(py)?;
         let prepared = match &mut *state {
             State::New(prepared) => prepared,
@@ -317,7 +228,62 @@ impl PyWorker {
     ) -> PyResult<PyDeviceBuffer> {
         let until = deadline(timeout)?;
         self.with_startable(py, |started| {
-            started.malloc(py, worker, nbytes, access.0, until).map(PyDeviceBuffer)
+            let made =
+                started.take(py, worker, |workers, chip| workers.malloc(chip, nbytes, access.0, until));
+            made.map(PyDeviceBuffer)
+        })
+    }
+
+    /// Takes memory of a chip, zero, that other chips of this tree import by handle once they are permitted to: VMM_SHAREABLE.
+    #[pyo3(signature = (nbytes, worker = None, access = Value(Access::ReadWrite), timeout = MEMORY_LIMIT))]
+    fn create_shareable(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
+        worker: Option<&Bound<'_, PyAny>>,
+        access: Value<Access>,
+        timeout: f64,
+    ) -> PyResult<PyDeviceBuffer> {
+        let until = deadline(timeout)?;
+        self.with_startable(py, |started| {
+            let made = started.take(py, worker, |workers, chip| {
+                workers.create_shareable(chip, nbytes, access.0, Admission::Listed, until)
+            });
+            made.map(PyDeviceBuffer)
+        })
+    }
+
+    /// Lets chips import what `create_shareable` gave.
+    #[pyo3(signature = (memory, workers, timeout = MEMORY_LIMIT))]
+    fn permit(
+        &self,
+        py: Python<'_>,
+        memory: PyRef<'_, PyDeviceBuffer>,
+        workers: Vec<Bound<'_, PyAny>>,
+        timeout: f64,
+    ) -> PyResult<()> {
+        let (buffer, until) = (memory.0, deadline(timeout)?);
+        self.with_started(py, |started| {
+            let chips = started.chips(&workers)?;
+            let workers = started.orchestrator.workers_mut();
+            py.detach(|| workers.permit(&buffer, &chips, until)).or_raise()
+        })
+    }
+
+    /// Takes a window of a communication domain on each of those chips, zero, and carves buffers from each at the same places:
+    /// VMM_WINDOW. All of it is there, or nothing. A part is a number of bytes, or that and what it grants.
+    #[pyo3(signature = (workers, parts, timeout = MEMORY_LIMIT))]
+    fn create_domain(
+        &self,
+        py: Python<'_>,
+        workers: Vec<Bound<'_, PyAny>>,
+        parts: &Bound<'_, PyAny>,
+        timeout: f64,
+    ) -> PyResult<PyDomain> {
+        let (parts, until) = (parts_of(parts)?, deadline(timeout)?);
+        self.with_startable(py, |started| {
+            let chips = started.chips(&workers)?;
+            started.create_domain(py, &chips, &parts, until).map(PyDomain)
         })
     }
 
@@ -332,19 +298,49 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<PyTensor> {
         let (shape, until) = (Numbers::read(shape, "shape")?, deadline(timeout)?);
-        let view = View::row_major(0, dtype.0, shape.as_slice(), u64::MAX).or_raise()?;
+        let shape = shape.as_slice();
         self.with_startable(py, |started| {
-            let made = started.malloc(py, Some(worker), view.extent(), Access::ReadWrite, until)?;
-            made.tensor(&view).or_raise().map(PyTensor)
+            let take = |workers: &mut Workers, chip| workers.alloc_child(chip, shape, dtype.0, until);
+            let made = started.take(py, Some(worker), take)?;
+            made.row_major(0, dtype.0, shape).or_raise().map(PyTensor)
         })
     }
 
-    /// Frees memory that `malloc`, `alloc_child_tensor` or `alloc_shared_tensor` gave, by its buffer or a tensor of it. While a task
-    /// that is not over names it that is a BufferError, and nothing has changed.
+    /// Frees memory that `malloc`, `alloc_child_tensor`, `create_shareable` or `alloc_shared_tensor` gave, by its buffer or a tensor of
+    /// it, or all of a domain. While a task that is not over names it that is a BufferError, and nothing has changed.
     #[pyo3(signature = (memory, timeout = MEMORY_LIMIT))]
     fn free(&self, py: Python<'_>, memory: &Bound<'_, PyAny>, timeout: f64) -> PyResult<()> {
-        let ((identity, _), until) = (place_of(memory)?, deadline(timeout)?);
+        let until = deadline(timeout)?;
+        if let Ok(domain) = memory.cast::<PyDomain>() {
+            let domain = &domain.get().0;
+            return self.with_started(py, |started| {
+                let workers = started.orchestrator.workers_mut();
+                py.detach(|| workers.free_domain(domain, until)).or_raise()
+            });
+        }
+        let (identity, _) = place_of(memory)?;
         self.with_started(py, |started| started.free(py, identity, until))
+    }
+
+    /// Writes first content of a chip's memory, whatever its owner grants to others: to the first byte of what is named, and `byte_offset`
+    /// behind it. That is over when a task has named it, when it may be imported, or when it was copied from.
+    #[pyo3(signature = (target, data, byte_offset = 0, timeout = MEMORY_LIMIT))]
+    fn fill(
+        &self,
+        py: Python<'_>,
+        target: &Bound<'_, PyAny>,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number::byte_offset)] byte_offset: u64,
+        timeout: f64,
+    ) -> PyResult<()> {
+        let ((identity, start), until) = (place_of(target)?, deadline(timeout)?);
+        let bytes = bytes_of(data)?;
+        let at = start.saturating_add(byte_offset);
+        self.with_started(py, |started| {
+            let chip = started.chip_of(identity)?;
+            let workers = started.orchestrator.workers_mut();
+            py.detach(|| workers.fill(chip, identity, at, &bytes, until)).or_raise()
+        })
     }
 
     /// Copies bytes into a chip's memory: to the first byte of what is named, and `byte_offset` behind it.

@@ -14,6 +14,7 @@ from bufabi import (
     Buffer,
     BufferDescriptor,
     CanonicalIdentity,
+    DataType,
     ImportContext,
     ImportRegistry,
     TaskArgs,
@@ -25,6 +26,9 @@ from bufabi import (
 
 IDENTITY = CanonicalIdentity(b"\x01\x02\x03\x04\x05\x06\x07\x08", 7, 3)
 REPOSITORY = Path(__file__).resolve().parents[3]
+VECTORS = REPOSITORY / "tests" / "vectors"
+# Bytes of an element, as docs/wire-abi.md has them.
+ITEMSIZE = dict(zip(DataType, (4, 2, 4, 2, 1, 1, 2, 8, 8, 2, 4, 1, 1, 1, 1), strict=True))
 
 
 def descriptor(**fields: object) -> BufferDescriptor:
@@ -62,6 +66,46 @@ def in_a_new_process(script: str, *given: str) -> subprocess.CompletedProcess[st
     return subprocess.run(
         [sys.executable, "-c", script, *given], capture_output=True, text=True, timeout=60, check=False
     )
+
+
+# What a program that forks begins with: forks are made in programs of their own.
+PRELUDE = """
+import os, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+import numpy as np
+from bufabi import *
+
+F32, Tag = DataType.FLOAT32, TensorArgType
+
+def args_of(*tensors, scalars=()):
+    args = TaskArgs()
+    for tensor, tag in tensors:
+        args.add_tensor(tensor, tag)
+    for scalar in scalars:
+        args.add_scalar(scalar)
+    return args
+
+def raises(kind, words, call):
+    try:
+        call()
+    except kind as error:
+        assert words in str(error), error
+        return error
+    raise SystemExit(f"nothing was raised: {words}")
+"""
+
+
+def program(script: str, **environment: str) -> None:
+    """Runs a program, which ends well and says "done" last."""
+    ran = subprocess.run(
+        [sys.executable, "-c", PRELUDE + script + "\nprint('done')\n"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, **environment},
+    )
+    assert (ran.stdout.splitlines()[-1:], ran.returncode) == (["done"], 0), ran.stdout + ran.stderr
 
 
 @pytest.fixture

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 import pytest
 from bufabi import (
     BufferDescriptor,
+    ChipTensor,
     ImportContext,
     ImportRegistry,
     Tensor,
+    materialize_task_args,
     read_args_from_blob,
     write_blob,
 )
-from conftest import REPOSITORY
-
-VECTORS = REPOSITORY / "tests" / "vectors"
+from conftest import VECTORS, blob_of
 
 
 def lines(name: str) -> Iterator[list[str]]:
@@ -76,38 +76,51 @@ def test_every_blob_gets_its_verdict() -> None:
     assert seen > 100
 
 
-def test_every_tensor_of_a_chip_is_made_where_its_backing_can_be_named() -> None:
-    """A vector gives the base apart; here a chip takes it from the descriptor, so those of its own memory are tried."""
-    seen = 0
+def test_every_tensor_of_a_chip_is_made_to_the_byte() -> None:
+    made = refused = 0
     for record, base, *expected in lines("chip.txt"):
-        if len(expected[0]) != 256 and expected != ["address_overflow"]:
-            assert verdict(Tensor.from_bytes, bytes.fromhex(record)) == expected[0]
+        address = int(base, 16)
+        try:
+            tensor = Tensor.from_bytes(bytes.fromhex(record))
+            one = ChipTensor.from_tensor(tensor, address)
+        except ValueError as error:
+            assert [error.rule] == expected, record  # type: ignore[attr-defined]
+            refused += 1
+            continue
+        assert one.to_bytes().hex() == expected[0], record
+        # As a task's only argument it is the same, and the function is asked once.
+        asked: list[Tensor] = []
+
+        def resolve(tensor: Tensor, asked: list[Tensor] = asked, address: int = address) -> int:
+            asked.append(tensor)
+            return address
+
+        args = materialize_task_args(blob_of(tensor, scalars=(7,)), resolve)
+        assert (args.tensor(0).to_bytes().hex(), args.scalar(0), asked) == (expected[0], 7, [tensor])
+        made += 1
+    assert (made + refused, refused > 100) == (1500, True)
+
+
+def test_what_a_chip_owns_is_resolved_to_its_own_address() -> None:
+    """As above through a registry: there a chip takes the base from the descriptor."""
+    seen = 0
+    for record, _, *expected in lines("chip.txt"):
+        if len(expected[0]) != 256:
             continue
         tensor = Tensor.from_bytes(bytes.fromhex(record))
-        described = tensor.buffer
-        if described.backend_kind.name not in ("DEVICE_MALLOC", "VMM_WINDOW"):
+        if tensor.buffer.backend_kind.name not in ("DEVICE_MALLOC", "VMM_WINDOW"):
             continue
-        if int(base, 16) == 0:
-            continue
-        moved = BufferDescriptor(
-            identity=described.identity,
-            address_space=described.address_space,
-            access=described.access,
-            backend_kind=described.backend_kind,
-            nbytes=described.nbytes,
-            body=int(base, 16).to_bytes(8, "little"),
-        )
-        there = Tensor(
-            buffer=moved,
-            byte_offset=tensor.byte_offset,
-            shapes=tensor.shapes,
-            strides=tensor.strides,
-            dtype=tensor.dtype,
-        )
-        registry = ImportRegistry(ImportContext(False, described.identity.owner_instance_id))
+        base = int.from_bytes(tensor.buffer.body, "little")
+        registry = ImportRegistry(ImportContext(False, tensor.identity.owner_instance_id))
         try:
-            assert registry.materialize(there).to_bytes().hex() == expected[0]
+            expected_tensor = ChipTensor.from_tensor(tensor, base)
         except ValueError as error:
-            assert [error.rule] == expected  # type: ignore[attr-defined]
+            with pytest.raises(ValueError, match="^address_overflow: argument 0|^address_overflow: ") as refused:
+                materialize_task_args(blob_of(tensor), registry)
+            assert refused.value.rule == error.rule  # type: ignore[attr-defined]
+            continue
+        args = materialize_task_args(blob_of(tensor), registry)
+        assert args.tensor(0).to_bytes() == expected_tensor.to_bytes()
+        assert registry.materialize(tensor).to_bytes() == expected_tensor.to_bytes()
         seen += 1
     assert seen > 100

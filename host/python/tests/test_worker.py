@@ -1,50 +1,11 @@
 """Worker and Orchestrator: trees of processes under a program. Each test forks, so each is a program of its own."""
 
-import os
 import subprocess
 import sys
 
 import pytest
 from bufabi import DataType, Worker
-from conftest import REPOSITORY
-
-PRELUDE = """
-import os, sys
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-import numpy as np
-from bufabi import *
-
-F32, Tag = DataType.FLOAT32, TensorArgType
-
-def args_of(*tensors, scalars=()):
-    args = TaskArgs()
-    for tensor, tag in tensors:
-        args.add_tensor(tensor, tag)
-    for scalar in scalars:
-        args.add_scalar(scalar)
-    return args
-
-def raises(kind, words, call):
-    try:
-        call()
-    except kind as error:
-        assert words in str(error), error
-        return error
-    raise SystemExit(f"nothing was raised: {words}")
-"""
-
-
-def program(script: str, **environment: str) -> None:
-    """Runs a program, which ends well and says "done" last."""
-    ran = subprocess.run(
-        [sys.executable, "-c", PRELUDE + script + "\nprint('done')\n"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={**os.environ, **environment},
-    )
-    assert (ran.stdout.splitlines()[-1:], ran.returncode) == (["done"], 0), ran.stdout + ran.stderr
+from conftest import REPOSITORY, program
 
 
 def test_chips_and_functions_of_python_work_on_the_same_bytes() -> None:

@@ -1,0 +1,139 @@
+//! `Device`: what a chip below a Python program is, said before its process is forked.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bufabi_host::device::{DeviceKind, QemuError, QemuOptions};
+use bufabi_host::sys::OsError;
+use pyo3::exceptions::{PyFileNotFoundError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use crate::error::{raise, with_rule};
+use crate::number;
+use crate::tree::{MOST, too_many};
+
+/// What a chip is: a simulation in software, or a machine in QEMU.
+///
+/// `Worker(3, chips=[Device.simulated(), Device.qemu("firmware.elf")])` has one of each.
+#[pyclass(frozen, eq, name = "Device", module = "bufabi")]
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct PyDevice(DeviceKind);
+
+/// A chip in software, of the usual size unless one is given.
+fn in_software(nbytes: Option<&Bound<'_, PyAny>>, reaches_host_memory: bool) -> PyResult<PyDevice> {
+    let given = nbytes.map(number::nbytes).transpose()?;
+    if given == Some(0) {
+        return Err(PyValueError::new_err("nbytes: a chip has at least 1 byte of memory, found 0"));
+    }
+    let kind = match DeviceKind::default() {
+        DeviceKind::Simulated { nbytes, .. } => {
+            DeviceKind::Simulated { nbytes: given.unwrap_or(nbytes), reaches_host_memory }
+        }
+        machine @ DeviceKind::Qemu(_) => machine,
+    };
+    Ok(PyDevice(kind))
+}
+
+#[pymethods]
+impl PyDevice {
+    /// A chip in software whose kernels reach host memory where it lies. It has 4 GiB of its own, unless told otherwise, which are
+    /// taken as they are touched.
+    #[staticmethod]
+    #[pyo3(signature = (*, nbytes = None))]
+    fn simulated(nbytes: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        in_software(nbytes, true)
+    }
+
+    /// A chip in software that reaches its own memory alone: what tasks name of the host is copied there and back, and counted.
+    #[staticmethod]
+    #[pyo3(signature = (*, nbytes = None))]
+    fn staged(nbytes: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        in_software(nbytes, false)
+    }
+
+    /// A machine in QEMU that runs a firmware image, an ELF file for aarch64. What is not given is what the environment names by
+    /// BUFABI_FIRMWARE and BUFABI_QEMU, else qemu-system-aarch64; 256 MiB of memory; and 20 seconds that it may make no progress.
+    ///
+    /// That both files are there is seen here, and not only when workers are started.
+    #[staticmethod]
+    #[pyo3(signature = (firmware = None, *, emulator = None, nbytes = None, patience = None))]
+    fn qemu(
+        firmware: Option<PathBuf>,
+        emulator: Option<PathBuf>,
+        nbytes: Option<&Bound<'_, PyAny>>,
+        patience: Option<f64>,
+    ) -> PyResult<Self> {
+        let options =
+            firmware.map_or_else(QemuOptions::from_environment, |path| Ok(QemuOptions::with_firmware(path)));
+        let mut options = options.map_err(|error| refused(&error))?;
+        if let Some(emulator) = emulator {
+            options.emulator = emulator;
+        }
+        if let Some(nbytes) = nbytes {
+            options.nbytes = number::nbytes(nbytes)?;
+        }
+        if let Some(seconds) = patience {
+            let patience = Duration::try_from_secs_f64(seconds);
+            options.patience = patience
+                .map_err(|_| PyValueError::new_err(format!("patience: {seconds} s is no time to wait")))?;
+        }
+        options.check().map_err(|error| refused(&error))?;
+        Ok(Self(DeviceKind::Qemu(options)))
+    }
+
+    fn __repr__(&self) -> String {
+        match &self.0 {
+            DeviceKind::Simulated { nbytes, reaches_host_memory: true } => {
+                format!("Device.simulated(nbytes={nbytes})")
+            }
+            DeviceKind::Simulated { nbytes, reaches_host_memory: false } => {
+                format!("Device.staged(nbytes={nbytes})")
+            }
+            DeviceKind::Qemu(QemuOptions { emulator, firmware, nbytes, patience }) => format!(
+                "Device.qemu({firmware:?}, emulator={emulator:?}, nbytes={nbytes}, patience={})",
+                patience.as_secs_f64()
+            ),
+        }
+    }
+}
+
+/// A file that is not there is what Python calls it.
+fn refused(error: &QemuError) -> PyErr {
+    let code = error.code();
+    match error {
+        QemuError::EmulatorMissing { .. } => with_rule(code, error, PyFileNotFoundError::new_err),
+        QemuError::FirmwareUnreadable { error: inner, .. } if is_not_found(*inner) => {
+            with_rule(code, error, PyFileNotFoundError::new_err)
+        }
+        QemuError::NoFirmware | QemuError::NotFirmware { .. } => {
+            with_rule(code, error, PyValueError::new_err)
+        }
+        QemuError::FirmwareUnreadable { .. }
+        | QemuError::Memory { .. }
+        | QemuError::Os(_)
+        | QemuError::Device(_) => raise(code, error),
+    }
+}
+
+fn is_not_found(error: OsError) -> bool {
+    std::io::Error::from_raw_os_error(error.errno).kind() == std::io::ErrorKind::NotFound
+}
+
+/// A worker's chips: so many in software, or the device of each.
+pub(crate) fn chips_of(given: &Bound<'_, PyAny>) -> PyResult<Vec<DeviceKind>> {
+    if let Ok(count) = given.extract::<usize>() {
+        let kinds = || vec![DeviceKind::default(); count];
+        return if count <= MOST { Ok(kinds()) } else { Err(too_many()) };
+    }
+    let needed = |found: &Bound<'_, PyAny>| {
+        let found = found.get_type();
+        PyTypeError::new_err(format!("chips: a number or several of bufabi.Device are needed, not {found}"))
+    };
+    let devices = given.try_iter().map_err(|_| needed(given))?;
+    devices
+        .map(|device| {
+            let device = device?;
+            device.cast::<PyDevice>().map(|device| device.get().0.clone()).map_err(|_| needed(&device))
+        })
+        .collect()
+}

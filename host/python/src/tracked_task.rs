@@ -1,0 +1,94 @@
+//! `TrackedTask` and `Edge`: a task in a tracker, and why it waits for others.
+
+use bufabi_core::Identity;
+use bufabi_core::dependencies::{Edge, Handle, Hazard};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::identity::PyIdentity;
+use crate::number::Value;
+
+/// A task waits for another, and why.
+#[pyclass(frozen, eq, hash, name = "Edge", module = "bufabi")]
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PyEdge {
+    before: u64,
+    hazard: Hazard,
+    identity: Identity,
+    byte: u64,
+    argument: u32,
+}
+
+impl PyEdge {
+    pub(crate) const fn of(edge: &Edge) -> Self {
+        let &Edge { task: before, hazard, identity, byte, rank: argument, .. } = edge;
+        Self { before, hazard, identity, byte, argument }
+    }
+}
+
+#[pymethods]
+impl PyEdge {
+    /// The number of the task that is waited for.
+    #[getter]
+    const fn before(&self) -> u64 {
+        self.before
+    }
+
+    /// In what way.
+    #[getter]
+    const fn hazard(&self) -> Value<Hazard> {
+        Value(self.hazard)
+    }
+
+    /// The backing that it is about.
+    #[getter]
+    const fn identity(&self) -> PyIdentity {
+        PyIdentity(self.identity)
+    }
+
+    /// The lowest byte of that backing that it is about.
+    #[getter]
+    const fn byte(&self) -> u64 {
+        self.byte
+    }
+
+    /// The first tensor that it is about, counted over all members of the task that waits.
+    #[getter]
+    const fn argument(&self) -> u32 {
+        self.argument
+    }
+
+    fn __repr__(&self) -> String {
+        let Self { before, hazard, identity, byte, argument } = self;
+        format!("Edge({hazard} on task {before}, argument {argument}, {identity}, byte {byte})")
+    }
+}
+
+/// A task that a tracker was given. `Tracker.waiting` and `Tracker.poisoned` say how it stands with it.
+#[pyclass(frozen, name = "TrackedTask", module = "bufabi")]
+pub(crate) struct PyTrackedTask {
+    /// The number of the tracker that it is in.
+    pub(crate) tracker: u64,
+    pub(crate) handle: Handle,
+    pub(crate) number: u64,
+    pub(crate) edges: Vec<PyEdge>,
+}
+
+#[pymethods]
+impl PyTrackedTask {
+    /// The number that was given for it, or its place in the sequence.
+    #[getter]
+    const fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Whom it had to wait for when it was submitted: one edge for each task and hazard.
+    #[getter]
+    fn edges<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.edges.iter().cloned())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("TrackedTask({}, {} edges)", self.number, self.edges.len())
+    }
+}

@@ -1,0 +1,272 @@
+//! `Tracker`: which tasks must wait for which, for programs that run them by themselves.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bufabi_core::dependencies::{Argument, Capacities, Handle, Hazard, Policy, Storage, Tracker};
+use bufabi_core::{Code, KeyedHash};
+use bufabi_host::orchestrator::TrackerMemory;
+use bufabi_host::sys::random::random_bytes;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::{MutexExt, PyOnceLock};
+use pyo3::types::PyTuple;
+
+use crate::error::{OrRaise, raise};
+use crate::identity::PyIdentity;
+use crate::number::{self, Enumeration, Given, Kept, Value, out_of_range};
+use crate::task_args::PyTaskArgs;
+use crate::tracked_task::{PyEdge, PyTrackedTask};
+
+/// Tasks of one tracker, at most: what it takes is allocated at once, a few kilobytes for each.
+const MOST_TASKS: u32 = 1 << 20;
+/// Tasks of a tracker, unless its maker says otherwise.
+const TASKS: u32 = 4096;
+/// Arguments of one task, of all members if it is a group.
+const ARGUMENTS: usize = 4096;
+
+macro_rules! enumeration {
+    ($type:ident, $name:literal, $($value:ident $number:literal $spelled:literal),*) => {
+        impl Enumeration for $type {
+            const NAME: &'static str = $name;
+
+            fn kept() -> &'static PyOnceLock<Kept> {
+                static KEPT: PyOnceLock<Kept> = PyOnceLock::new();
+                &KEPT
+            }
+
+            /// The numbers are those of the C ABI.
+            fn all() -> Vec<(&'static str, u8)> {
+                vec![$(($spelled, $number)),*]
+            }
+
+            fn number(self) -> u8 {
+                match self {
+                    $(Self::$value => $number),*
+                }
+            }
+        }
+    };
+}
+
+enumeration!(Hazard, "Hazard",
+    ReadAfterWrite 0 "READ_AFTER_WRITE", WriteAfterWrite 1 "WRITE_AFTER_WRITE", WriteAfterRead 2 "WRITE_AFTER_READ");
+enumeration!(Policy, "TrackerPolicy", Full 0 "FULL", Producers 1 "PRODUCERS");
+
+impl Given for Policy {
+    fn from_number(number: i64) -> PyResult<Self> {
+        match number {
+            0 => Ok(Self::Full),
+            1 => Ok(Self::Producers),
+            _ => Err(out_of_range("policy", number, "0 to 1")),
+        }
+    }
+}
+
+/// Takes tasks in the order in which they are submitted, and says from the bytes that they touch who must wait for whom.
+///
+/// A task that reads a byte waits for the last that wrote it; one that writes it, for the last that wrote it and for all that have read
+/// it since. Nothing runs here: whoever runs the tasks says when one is over. Threads may share it.
+#[pyclass(frozen, name = "Tracker", module = "bufabi")]
+pub(crate) struct PyTracker {
+    /// No other tracker of this process has that number.
+    number: u64,
+    /// Python's allocator aligns to 16 bytes, and this wants 64.
+    state: Box<Mutex<State>>,
+}
+
+struct State {
+    tracker: Tracker<TrackerMemory>,
+    /// Those that have not been finished: what `submit` gave is what comes back.
+    live: HashMap<Handle, Py<PyTrackedTask>>,
+    /// The number of the next task that is given none.
+    next: u64,
+}
+
+impl PyTracker {
+    /// The state, for this thread alone. Others of Python run while it waits.
+    fn state(&self, py: Python<'_>) -> MutexGuard<'_, State> {
+        // A panic of the tracker itself would be a fault of this library; a later call on it is as good as none.
+        self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The handle of a task, if it is one of this tracker's.
+    fn handle(&self, task: &PyTrackedTask) -> PyResult<Handle> {
+        if task.tracker == self.number {
+            return Ok(task.handle);
+        }
+        Err(raise(Code::NotTracked, &format_args!("task {} is in another tracker", task.number)))
+    }
+}
+
+/// All that a task names: the arguments of one, or of every member of a group.
+fn arguments(args: &Bound<'_, PyAny>) -> PyResult<Vec<Argument>> {
+    let mut all = Vec::new();
+    if let Ok(one) = args.extract::<PyRef<'_, PyTaskArgs>>() {
+        add_arguments(&one, &mut all);
+        return Ok(all);
+    }
+    let needed = |found: &Bound<'_, PyAny>| {
+        PyTypeError::new_err(format!("args: a TaskArgs or several are needed, not {}", found.get_type()))
+    };
+    for member in args.try_iter().map_err(|_| needed(args))? {
+        let member = member?;
+        let member = member.extract::<PyRef<'_, PyTaskArgs>>().map_err(|_| needed(&member))?;
+        add_arguments(&member, &mut all);
+    }
+    Ok(all)
+}
+
+fn add_arguments(args: &PyTaskArgs, all: &mut Vec<Argument>) {
+    for (tensor, &tag) in args.0.tensors().iter().zip(args.0.tags()) {
+        let (descriptor, view) = (tensor.descriptor(), tensor.view());
+        let (identity, nbytes) = (descriptor.identity(), descriptor.nbytes());
+        let rank = u32::try_from(all.len()).unwrap_or(u32::MAX);
+        all.push(Argument { identity, nbytes, view, tag, rank });
+    }
+}
+
+/// A capacity: that of its maker, or what goes with the tasks.
+fn capacity(given: Option<&Bound<'_, PyAny>>, name: &str, usual: u32) -> PyResult<usize> {
+    let found = given.map_or(Ok(usual), |given| number::whole_32(given, name))?;
+    if (1..=MOST_TASKS).contains(&found) {
+        return Ok(usize::try_from(found).unwrap_or(usize::MAX));
+    }
+    Err(PyValueError::new_err(format!("{name}: {found} is not 1 to {MOST_TASKS}")))
+}
+
+#[pymethods]
+impl PyTracker {
+    #[new]
+    #[pyo3(signature = (*, tasks = None, backings = None, edges = None, policy = Value(Policy::Full)))]
+    fn new(
+        tasks: Option<&Bound<'_, PyAny>>,
+        backings: Option<&Bound<'_, PyAny>>,
+        edges: Option<&Bound<'_, PyAny>>,
+        policy: Value<Policy>,
+    ) -> PyResult<Self> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let tasks = capacity(tasks, "tasks", TASKS)?;
+        let usual = u32::try_from(tasks).unwrap_or(MOST_TASKS);
+        let mut capacities = Capacities::for_tasks(tasks, capacity(backings, "backings", usual)?);
+        let fan_in = u32::try_from(capacities.edges).unwrap_or(MOST_TASKS);
+        capacities.edges = capacity(edges, "edges", fan_in)?;
+        capacities.arguments = ARGUMENTS;
+        // Views come from outside, and must not choose where they land in the tracker's tables.
+        let seed = [random_bytes().or_raise()?, random_bytes().or_raise()?].map(u64::from_le_bytes);
+        let tracker = Tracker::new(policy.0, KeyedHash::new(seed), Storage::allocate(&capacities));
+        let state = Box::new(Mutex::new(State { tracker, live: HashMap::new(), next: 0 }));
+        Ok(Self { number: NUMBERS.fetch_add(1, Ordering::Relaxed), state })
+    }
+
+    /// Takes the next task of the sequence: its arguments, or those of all its members if it is a group. Its number is `task`, or its
+    /// place in the sequence, and nothing here needs it to be the only one of that number.
+    ///
+    /// What comes back has the edges: one for each task that it waits for and hazard. Rights and clashes are not looked at:
+    /// `TaskArgs.check` does that. Past a capacity it is a MemoryError, and nothing has changed.
+    #[pyo3(signature = (args, task = None))]
+    fn submit(
+        &self,
+        py: Python<'_>,
+        args: &Bound<'_, PyAny>,
+        task: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Py<PyTrackedTask>> {
+        let arguments = arguments(args)?;
+        let task = task.map(|task| number::whole(task, "task")).transpose()?;
+        let State { tracker, live, next } = &mut *self.state(py);
+        let number = task.unwrap_or(*next);
+        let submitted = tracker.submit(number, arguments).or_raise()?;
+        let (handle, edges) = (submitted.handle, submitted.edges.iter().map(PyEdge::of).collect());
+        *next = next.saturating_add(1);
+        let tracked = Py::new(py, PyTrackedTask { tracker: self.number, handle, number, edges })?;
+        live.insert(handle, tracked.clone_ref(py));
+        Ok(tracked)
+    }
+
+    /// The edges that a task of these arguments would have now. Nothing changes.
+    fn look_up<'py>(&self, py: Python<'py>, args: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+        let arguments = arguments(args)?;
+        let edges: Vec<PyEdge> = {
+            let State { tracker, .. } = &mut *self.state(py);
+            tracker.look_up(arguments).or_raise()?.iter().map(PyEdge::of).collect()
+        };
+        PyTuple::new(py, edges)
+    }
+
+    /// Retires a task that is over: nothing waits for it any longer. Those that now wait for none come back, as `submit` gave them.
+    /// One that was retired before, or is another tracker's, is a KeyError.
+    fn finish(&self, py: Python<'_>, task: PyRef<'_, PyTrackedTask>) -> PyResult<Vec<Py<PyTrackedTask>>> {
+        let handle = self.handle(&task)?;
+        let State { tracker, live, .. } = &mut *self.state(py);
+        let mut ready = Vec::new();
+        tracker.finish(handle, |next| ready.push(next.handle)).or_raise()?;
+        live.remove(&handle);
+        Ok(ready.iter().filter_map(|handle| Some(live.get(handle)?.clone_ref(py))).collect())
+    }
+
+    /// Says that a task failed, for a reason that the caller numbers: all that depend on it must not run, now or when they are submitted
+    /// later. Those that are poisoned by this come back. All of them stay until they are finished.
+    #[pyo3(signature = (task, reason = None))]
+    fn fail(
+        &self,
+        py: Python<'_>,
+        task: PyRef<'_, PyTrackedTask>,
+        reason: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<Py<PyTrackedTask>>> {
+        let handle = self.handle(&task)?;
+        let reason = reason.map_or(Ok(0), |reason| number::whole(reason, "reason"))?;
+        let State { tracker, live, .. } = &mut *self.state(py);
+        let mut poisoned = Vec::new();
+        tracker.fail(handle, reason, |handle, _| poisoned.push(handle)).or_raise()?;
+        Ok(poisoned.iter().filter_map(|handle| Some(live.get(handle)?.clone_ref(py))).collect())
+    }
+
+    /// How many tasks a task still waits for.
+    fn waiting(&self, py: Python<'_>, task: PyRef<'_, PyTrackedTask>) -> PyResult<u32> {
+        let handle = self.handle(&task)?;
+        self.state(py).tracker.waiting(handle).or_raise()
+    }
+
+    /// Why a task must not run: the number of the task that failed first, itself or one that it depends on, and the reason that was
+    /// given. None if it may.
+    fn poisoned(&self, py: Python<'_>, task: PyRef<'_, PyTrackedTask>) -> PyResult<Option<(u64, u64)>> {
+        let handle = self.handle(&task)?;
+        let cause = self.state(py).tracker.poisoned(handle).or_raise()?;
+        Ok(cause.map(|cause| (cause.task, cause.reason)))
+    }
+
+    /// Drops all that is known of a backing's bytes, since it was released. Edges that were given stay.
+    fn forget(&self, py: Python<'_>, identity: PyRef<'_, PyIdentity>) {
+        self.state(py).tracker.release(identity.0);
+    }
+
+    /// How often an edge was given that may be one too many, because a fixed bound of work was passed.
+    #[getter]
+    fn inexact(&self, py: Python<'_>) -> u64 {
+        self.state(py).tracker.inexact()
+    }
+
+    /// Tasks that have not been finished.
+    fn __len__(&self, py: Python<'_>) -> usize {
+        self.state(py).live.len()
+    }
+
+    /// It is there even when no task is in it.
+    const fn __bool__(&self) -> bool {
+        true
+    }
+
+    fn __contains__(&self, task: &Bound<'_, PyAny>) -> bool {
+        let py = task.py();
+        task.cast::<PyTrackedTask>().is_ok_and(|task| {
+            let task = task.get();
+            task.tracker == self.number && self.state(py).live.contains_key(&task.handle)
+        })
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let State { tracker, live, .. } = &*self.state(py);
+        format!("Tracker({} tasks, {} backings)", live.len(), tracker.backings())
+    }
+}
