@@ -23,15 +23,12 @@ section_python() {
     check 'pytest, on numpy' env BUFABI_LONG="$BUFABI_LONG" BUFABI_FIRMWARE="$firmware" \
         "$python" -m pytest --quiet -p no:cacheprovider host/python/tests --ignore host/python/tests/torch
     check 'the example, in numpy' "$python" examples/gram.py
-    if [[ $BUFABI_LONG = 1 ]]; then
-        check 'torch is there' python_packages "$folder/torch" pytest numpy ml_dtypes torch
-        check 'the wheel, beside torch' "$folder/torch/bin/python" -m pip install --quiet --no-index --no-deps \
-            --force-reinstall "$folder"/wheels/*.whl
-        check 'pytest, on torch' "$folder/torch/bin/python" -m pytest --quiet -p no:cacheprovider host/python/tests/torch
-        check 'the example, in torch' "$folder/torch/bin/python" examples/gram.py
-    else
-        not_run torch 'with all that it needs it takes gigabytes; tests/all --long installs it'
-    fi
+    check 'torch is there, for the CPU' python_torch "$folder/torch"
+    check 'the wheel, beside torch' "$folder/torch/bin/python" -m pip install --quiet --no-index --no-deps \
+        --force-reinstall "$folder"/wheels/*.whl
+    check 'pytest, on torch' env BUFABI_LONG="$BUFABI_LONG" \
+        "$folder/torch/bin/python" -m pytest --quiet -p no:cacheprovider host/python/tests/torch
+    check 'the example, in torch' "$folder/torch/bin/python" examples/gram.py
     if rust_targets_are_there; then
         check 'a wheel for aarch64' python_wheel_for_aarch64 "$folder"
     else
@@ -48,6 +45,16 @@ python_packages() {
     rm -rf "$folder" && python3 -m venv "$folder" &&
         timeout 1800 "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@" &&
         printf '%s\n' "$wanted" >"$folder/wanted"
+}
+
+# Torch for the CPU: its wheel, half a gigabyte, without the gigabytes of CUDA that it asks for. One version, so that what it needs in
+# their place stays what `without_cuda.py` finds.
+python_torch() {
+    local folder=$1
+    python_packages "$folder" pytest numpy ml_dtypes typing-extensions || return 1
+    "$folder/bin/python" -c 'import torch' 2>/dev/null && return 0
+    timeout 1800 "$folder/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps torch==2.15.0 &&
+        "$folder/bin/python" host/python/tests/torch/without_cuda.py && "$folder/bin/python" -W error -c 'import torch'
 }
 
 python_stubs() {
