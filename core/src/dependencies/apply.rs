@@ -74,32 +74,41 @@ impl<M: Memory> State<M> {
         }
         self.add_entry(task, group);
         self.sequence = self.sequence.saturating_add(1);
-        self.groups.slots.at_mut(group).sequence = self.sequence;
+        let group = self.groups.slots.at_mut(group);
+        group.sequence = self.sequence;
+        // A view that is still whole has three pieces at most.
+        let mut leaf = group.first_piece;
+        while leaf != NONE {
+            let piece = self.nodes.at_mut(leaf);
+            piece.set_writer(task);
+            leaf = piece.links[1];
+        }
     }
 
     fn add_group(&mut self, argument: &ArgumentSlot, task: u32, kind: Kind, hash: u64) {
-        let footprint = argument.shape.footprint;
+        let Shape { footprint, nested } = &argument.shape;
         let number = argument.backing;
         let plane = self.home_of(argument);
         self.sequence = self.sequence.saturating_add(1);
-        let group = self.groups.insert(GroupSlot {
-            footprint,
+        let sequence = self.sequence;
+        let group = self.groups.insert(hash, || GroupSlot {
+            footprint: *footprint,
             hash,
-            sequence: self.sequence,
+            sequence,
             backing: number,
             kind,
             plane: u8::try_from(plane).unwrap_or(0),
             whole: true,
-            nested: argument.shape.nested,
+            nested: *nested,
             ..GroupSlot::EMPTY
         });
+        self.add_entry(task, group);
         self.backings.add_group(number);
         let pitch = self.backings.slots.at(number).plane(plane).pitch;
-        for &area in Layout::of(&footprint, pitch).areas() {
+        for &area in Layout::of(footprint, pitch).areas() {
             self.add_piece(group, area, false);
             self.reserved = self.reserved.saturating_sub(1);
         }
-        self.add_entry(task, group);
     }
 
     /// The plane of an argument, made or laid out anew if need be.
@@ -178,6 +187,9 @@ impl<M: Memory> State<M> {
 
     /// Cuts a write out of all that was read, or written, before.
     fn cut_all(&mut self, argument: &ArgumentSlot, kind: Kind) {
+        if !self.backings.slots.at(argument.backing).has(kind) {
+            return;
+        }
         for number in 0..=OTHER {
             let plane = *self.backings.slots.at(argument.backing).plane(number);
             if plane.root(kind) == NONE {

@@ -42,6 +42,7 @@ impl ArgumentSlot {
         writes: false,
     };
 
+    #[inline]
     pub(super) fn new(argument: &Argument, backing: u32) -> Self {
         let view = &argument.view;
         let shape = if view.is_contiguous() {

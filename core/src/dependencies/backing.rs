@@ -103,6 +103,12 @@ impl BackingSlot {
         }
     }
 
+    /// Anything of that kind lies in it.
+    #[inline]
+    pub(super) fn has(&self, kind: Kind) -> bool {
+        self.planes.iter().any(|plane| plane.root(kind) != NONE)
+    }
+
     #[inline]
     pub(super) fn plane(&self, plane: usize) -> &Plane {
         self.planes.get(plane).unwrap_or(&Plane::ROW)
@@ -168,6 +174,7 @@ impl<M: Memory> Backings<M> {
         found
     }
 
+    #[cold]
     fn make(&mut self, hash: &KeyedHash, identity: Identity, nbytes: u64, stamp: u64) -> u32 {
         if self.slots.left() == 0 {
             // Those that this submit names are needed; they are no more than its arguments.
@@ -180,7 +187,7 @@ impl<M: Memory> Backings<M> {
             }
             self.forget(hash, oldest);
         }
-        let slot = self.slots.take(BackingSlot::new(identity, nbytes, stamp));
+        let slot = self.slots.take(|| BackingSlot::new(identity, nbytes, stamp));
         self.table.insert(&mut self.slots, hash.identity(identity), slot);
         self.enter_idle(slot);
         slot

@@ -31,6 +31,7 @@ impl Layout {
         }
     }
 
+    #[inline]
     pub(super) fn areas(&self) -> &[Area] {
         self.areas.get(..self.len).unwrap_or(&self.areas)
     }
@@ -47,6 +48,11 @@ impl Layout {
             let first = Area { left: start, right: end, top: 0, bottom: 1 };
             return Self { areas: [first, Area::EMPTY, Area::EMPTY], len: 1, exact };
         }
+        Self::of_rows_of_range(start, end, pitch, exact)
+    }
+
+    /// Of a range that does not end in the first row.
+    fn of_rows_of_range(start: u64, end: u64, pitch: u64, exact: bool) -> Self {
         let (mut top, left) = divide(start, pitch);
         let (bottom, right) = divide(end, pitch);
         let mut layout = Self { areas: [Area::EMPTY; 3], len: 0, exact };

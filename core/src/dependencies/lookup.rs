@@ -31,6 +31,13 @@ impl Hazard {
     /// All three.
     pub const ALL: [Self; 3] = [Self::ReadAfterWrite, Self::WriteAfterWrite, Self::WriteAfterRead];
 
+    /// Its place in [`ALL`](Self::ALL).
+    #[inline]
+    #[expect(clippy::as_conversions, reason = "the number of a variant")]
+    const fn index(self) -> usize {
+        self as usize
+    }
+
     /// `raw`, `waw` or `war`.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -131,12 +138,7 @@ impl<M: Memory> Found<M> {
             task.edges = [NONE; 3];
             self.tasks = self.tasks.saturating_add(1);
         }
-        let [raw, waw, war] = &mut task.edges;
-        let number = match why.hazard {
-            Hazard::ReadAfterWrite => raw,
-            Hazard::WriteAfterWrite => waw,
-            Hazard::WriteAfterRead => war,
-        };
+        let Some(number) = task.edges.get_mut(why.hazard.index()) else { return };
         if *number == NONE {
             let Some(edge) = self.edges.as_mut().get_mut(index(self.len)) else {
                 self.is_full = true;
@@ -180,6 +182,14 @@ impl<M: Memory> State<M> {
     #[inline]
     pub(super) fn look_up(&mut self, argument: &ArgumentSlot, stamp: u64) {
         let backing = self.backings.slots.at(argument.backing);
+        if backing.has(Kind::Write) || (argument.writes && backing.has(Kind::Read)) {
+            self.look_up_in(argument, stamp);
+        }
+    }
+
+    /// The same where there is something to find.
+    fn look_up_in(&mut self, argument: &ArgumentSlot, stamp: u64) {
+        let backing = self.backings.slots.at(argument.backing);
         let paints_soon = backing.nbytes <= paint::SMALL && paint::fits(self.words.as_ref(), backing.nbytes);
         let mut steps = if paints_soon { STEPS_BEFORE_PAINTING } else { STEPS };
         let mut why =
@@ -207,7 +217,6 @@ impl<M: Memory> State<M> {
     /// Notes the pieces that are met. Where it is not known whether anything is left of one, it gives the safe answer and counts
     /// it; or ends with `false`, if all can be painted instead. Where that was tried, it passes over those that are newer than
     /// `unpainted`.
-    #[inline]
     fn meet(
         &mut self,
         argument: &ArgumentSlot,
@@ -229,9 +238,10 @@ impl<M: Memory> State<M> {
             let exact = layout.exact && number != OTHER;
             for area in layout.areas() {
                 tree::search(nodes, root, area, |_, piece| {
-                    let group = groups.slots.at(piece.group());
-                    let first_entry = group.first_entry;
-                    if first_entry == NONE || unpainted.is_some_and(|newest| group.sequence > newest) {
+                    if kind == Kind::Write && piece.writer() == NONE {
+                        return true;
+                    }
+                    if unpainted.is_some_and(|newest| groups.slots.at(piece.group()).sequence > newest) {
                         return true;
                     }
                     let byte = if exact && !piece.shadowed {
@@ -250,7 +260,13 @@ impl<M: Memory> State<M> {
                             }
                         }
                     };
-                    found.note_all(entries, tasks, first_entry, why, byte);
+                    match kind {
+                        Kind::Write => found.note(&mut tasks.slots, piece.writer(), why, byte),
+                        Kind::Read => {
+                            let first_entry = groups.slots.at(piece.group()).first_entry;
+                            found.note_all(entries, tasks, first_entry, why, byte);
+                        }
+                    }
                     true
                 });
                 if !is_known {

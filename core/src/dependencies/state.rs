@@ -2,7 +2,7 @@
 
 use super::area::Area;
 use super::argument::ArgumentSlot;
-use super::backing::{Backings, FEW_TOMBSTONES};
+use super::backing::{Backings, FEW_TOMBSTONES, Kind};
 use super::groups::{EntrySlot, Groups};
 use super::lookup::{Found, STEPS};
 use super::pool::{Memory, NONE, Pool};
@@ -84,13 +84,20 @@ impl<M: Memory> State<M> {
     }
 
     /// Gives a group one more piece, of those that are left.
+    #[inline]
     pub(super) fn add_piece(&mut self, group: u32, area: Area, shadowed: bool) {
         let slot = self.groups.slots.at_mut(group);
         let first = slot.first_piece;
-        let mut piece = Node::leaf(area, group);
-        (piece.links, piece.shadowed) = ([NONE, first], shadowed);
         let (backing, plane, kind) = (slot.backing, slot.plane, slot.kind);
-        let leaf = self.nodes.take(piece);
+        let writer = match kind {
+            Kind::Write => self.entries.at(slot.first_entry).task,
+            Kind::Read => NONE,
+        };
+        let leaf = self.nodes.take(|| {
+            let mut piece = Node::leaf(area, group, writer);
+            (piece.links, piece.shadowed) = ([NONE, first], shadowed);
+            piece
+        });
         self.groups.slots.at_mut(group).first_piece = leaf;
         if first != NONE {
             self.nodes.at_mut(first).links[0] = leaf;
@@ -157,12 +164,18 @@ impl<M: Memory> State<M> {
         }
     }
 
-    /// A live pair of a task and a group's view, the newest of both.
+    /// A live pair of a task and a group's view, the newest of both. The pieces of a write learn of it when they are added, or by
+    /// [`take_over`](Self::take_over).
+    #[inline]
     pub(super) fn add_entry(&mut self, task: u32, group: u32) {
         let in_group = self.groups.slots.at(group).first_entry;
         let of_task = self.tasks.slots.at(task).first_entry;
-        let entry = EntrySlot { task, group, in_group: [NONE, in_group], of_task: [NONE, of_task] };
-        let entry = self.entries.take(entry);
+        let entry = self.entries.take(|| EntrySlot {
+            task,
+            group,
+            in_group: [NONE, in_group],
+            of_task: [NONE, of_task],
+        });
         self.groups.slots.at_mut(group).first_entry = entry;
         self.tasks.slots.at_mut(task).first_entry = entry;
         if in_group != NONE {
@@ -209,6 +222,7 @@ impl<M: Memory> State<M> {
             let piece = self.nodes.at_mut(leaf);
             backing.shadowed = backing.shadowed.saturating_sub(u32::from(piece.shadowed));
             piece.shadowed = false;
+            piece.set_writer(NONE);
             leaf = piece.links[1];
         }
         let first = backing.first_tombstone;

@@ -16,7 +16,7 @@ type Corner = [u64; 2];
 #[repr(align(64))]
 pub struct Node {
     pub(super) area: Area,
-    /// Where on the curve the second child begins; of a leaf, its group and the next leaf of a collection.
+    /// Where on the curve the second child begins; of a leaf, its group and writer, and the next leaf of a collection.
     own: Corner,
     parent: u32,
     /// The two children; of a leaf, the pieces before and after it in its group.
@@ -29,13 +29,13 @@ pub struct Node {
 
 impl Node {
     /// A slot without a node.
-    pub const EMPTY: Self = Self::leaf(Area::EMPTY, NONE);
+    pub const EMPTY: Self = Self::leaf(Area::EMPTY, NONE, NONE);
 
     #[inline]
-    pub(super) const fn leaf(area: Area, group: u32) -> Self {
+    pub(super) const fn leaf(area: Area, group: u32, writer: u32) -> Self {
         Self {
             area,
-            own: [widen(group), widen(NONE)],
+            own: [join(group, writer), join(NONE, 0)],
             parent: NONE,
             links: [NONE; 2],
             height: 0,
@@ -45,30 +45,44 @@ impl Node {
 
     /// The group of a leaf.
     #[inline]
-    pub(super) fn group(&self) -> u32 {
-        narrow(self.own[0])
+    pub(super) const fn group(&self) -> u32 {
+        halves(self.own[0])[0]
+    }
+
+    /// The task that wrote a leaf, so that a lookup need not go through its group. [`NONE`] of a read, and of a write without a
+    /// task.
+    #[inline]
+    pub(super) const fn writer(&self) -> u32 {
+        halves(self.own[0])[1]
+    }
+
+    #[inline]
+    pub(super) const fn set_writer(&mut self, task: u32) {
+        self.own[0] = join(self.group(), task);
     }
 
     /// The next leaf of a collection.
     #[inline]
-    pub(super) fn chain(&self) -> u32 {
-        narrow(self.own[1])
+    pub(super) const fn chain(&self) -> u32 {
+        halves(self.own[1])[0]
     }
 
     #[inline]
-    pub(super) fn set_chain(&mut self, leaf: u32) {
-        self.own[1] = widen(leaf);
+    pub(super) const fn set_chain(&mut self, leaf: u32) {
+        self.own[1] = join(leaf, 0);
     }
 }
 
+/// Two slots in one word.
 #[expect(clippy::as_conversions, reason = "widening, and From is not const")]
-const fn widen(slot: u32) -> u64 {
-    slot as u64
+const fn join(low: u32, high: u32) -> u64 {
+    (high as u64) << 32 | low as u64
 }
 
 #[inline]
-fn narrow(slot: u64) -> u32 {
-    u32::try_from(slot).unwrap_or(NONE)
+#[expect(clippy::as_conversions, reason = "each half is cut out on purpose")]
+const fn halves(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
 }
 
 impl Slot for Node {
@@ -261,8 +275,8 @@ pub(super) fn insert<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, leaf: u32)
     let other = self::corner(&beside);
     let (links, own) =
         if is_before(corner, other) { ([leaf, sibling], other) } else { ([sibling, leaf], corner) };
-    let inner = Node { area: beside.hull(&area), own, parent, links, height: 1, ..Node::EMPTY };
-    let inner = nodes.take(inner);
+    let inner =
+        nodes.take(|| Node { area: beside.hull(&area), own, parent, links, height: 1, ..Node::EMPTY });
     replace_child(nodes, root, parent, sibling, inner);
     nodes.at_mut(sibling).parent = inner;
     nodes.at_mut(leaf).parent = inner;
@@ -438,7 +452,7 @@ mod tests {
                         model.insert(leaf, part);
                     }
                     _ => {
-                        let leaf = nodes.take(Node::leaf(*area, 0));
+                        let leaf = nodes.take(|| Node::leaf(*area, 0, NONE));
                         prop_assert_ne!(leaf, NONE);
                         insert(&mut nodes, &mut root, leaf);
                         model.insert(leaf, *area);

@@ -343,6 +343,8 @@ fn check(state: &State<Boxed>) {
                 tree::search(&state.nodes, plane.root(kind), &everywhere, |_, piece| {
                     let group = state.groups.slots.at(piece.group());
                     assert_eq!((group.kind, group.backing), (kind, number));
+                    let newest = state.entries.at(group.first_entry).task;
+                    assert_eq!(piece.writer(), if kind == Kind::Write { newest } else { NONE });
                     assert!(!(group.whole && piece.shadowed));
                     pieces += 1;
                     shadowed += u32::from(piece.shadowed);
