@@ -13,7 +13,7 @@ use bufabi_host::consumer::{CloseError, ImportError};
 use bufabi_host::owner::{CreateError, OwnError, ReleaseError, WrapError};
 use bufabi_host::sys::OsError;
 use bufabi_host::worker::MemoryError;
-use bufabi_host::{orchestrator, worker};
+use bufabi_host::{orchestrator, remote, worker};
 use pyo3::exceptions::{
     PyBufferError, PyFileExistsError, PyFileNotFoundError, PyIndexError, PyKeyError, PyMemoryError,
     PyOSError, PyPermissionError, PyRuntimeError, PySystemError, PyTimeoutError, PyValueError,
@@ -57,6 +57,8 @@ coded!(
     orchestrator::SubmitError,
     worker::SpawnError,
     worker::WaitError,
+    remote::RemoteError,
+    remote::SidecarError,
     rights::RightsError,
 );
 

@@ -1,9 +1,8 @@
 //! What a worker hands on, and what people read of where a buffer lives.
 
+use bufabi_core::Code;
 use bufabi_core::wire::backend::BackendKind;
-use bufabi_core::wire::body::Body;
-use bufabi_core::wire::descriptor::DescriptorFields;
-use bufabi_core::{Code, Descriptor, Tensor};
+use bufabi_host::remote::remote_tensor;
 use bufabi_host::worker_path;
 use pyo3::prelude::*;
 
@@ -23,10 +22,7 @@ pub(crate) fn re_export(tensor: PyRef<'_, PyTensor>) -> PyTensor {
 /// descriptor goes beside it, in its sidecar.
 #[pyfunction]
 pub(crate) fn remote_sidecar_tensor(tensor: PyRef<'_, PyTensor>) -> PyResult<PyTensor> {
-    let fields = tensor.0.descriptor().fields();
-    let body = Body::RemoteSidecar { address_space: fields.body.address_space() };
-    let descriptor = Descriptor::new(&DescriptorFields { body, ..fields }).or_raise()?;
-    Tensor::new(&descriptor, &tensor.0.view()).or_raise().map(PyTensor)
+    remote_tensor(&tensor.0).or_raise().map(PyTensor)
 }
 
 /// The identity of the backing behind a tensor of REMOTE_SIDECAR, by which its sidecar is found; a ValueError for any other.

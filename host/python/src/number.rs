@@ -153,6 +153,7 @@ macro_rules! parameters {
 }
 
 parameters! {
+    address: u64, whole;
     base: u64, whole;
     buffer_id: u64, whole;
     byte_offset: u64, whole;
@@ -161,6 +162,7 @@ parameters! {
     nbytes: u64, whole;
     number: u32, whole_32;
     owner_worker_path_id: u32, whole_32;
+    remote_key: u64, whole;
     shareable_handle: u64, whole;
 }
 

@@ -118,7 +118,7 @@ impl PyTaskArgs {
 }
 
 /// The 64 bits of a number: two's complement of a negative one, the bits of a float.
-fn scalar_bits(scalar: &Bound<'_, PyAny>) -> PyResult<u64> {
+pub(crate) fn scalar_bits(scalar: &Bound<'_, PyAny>) -> PyResult<u64> {
     match scalar.extract::<u64>() {
         Ok(bits) => return Ok(bits),
         Err(error) if error.is_instance_of::<PyOverflowError>(scalar.py()) => {

@@ -4,7 +4,7 @@ use bufabi_core::task_args::Scratch;
 use bufabi_core::{Submission, Tag, TaskArgs, Tensor};
 
 use super::error::RemoteError;
-use super::sidecar::{Sidecar, is_remote, remote};
+use super::sidecar::{Sidecar, is_remote, remote_tensor};
 use super::transport::{Registration, Transport};
 use crate::owner::{Endpoint, Holds};
 
@@ -25,7 +25,15 @@ pub struct RemoteTask<'a> {
     pub submission: Submission<'a>,
     /// A sidecar for each tensor, in order.
     pub sidecars: Vec<&'a Sidecar>,
-    _holds: Holds,
+    holds: Holds,
+}
+
+impl RemoteTask<'_> {
+    /// What keeps from being released what the task names here, for those who keep the rest of it themselves.
+    #[must_use]
+    pub fn into_holds(self) -> Holds {
+        self.holds
+    }
 }
 
 impl RemoteArgs {
@@ -123,12 +131,12 @@ impl RemoteArgs {
             let argument = self.local.get(place).map_or(place, |&(argument, _)| argument);
             RemoteError::Own { argument, error }
         })?;
-        Ok(RemoteTask { submission, sidecars, _holds: holds })
+        Ok(RemoteTask { submission, sidecars, holds })
     }
 
     fn add(&mut self, tensor: &Tensor, tag: Tag, sidecar: Sidecar) -> Result<usize, RemoteError> {
         let argument = self.sidecars.len();
-        let remote = remote(tensor)?;
+        let remote = remote_tensor(tensor)?;
         sidecar.check(&remote).map_err(|error| RemoteError::Sidecar { argument, error })?;
         let index = self.add_received(&remote, tag, Some(sidecar))?;
         self.local.push((index, *tensor));

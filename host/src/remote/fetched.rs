@@ -1,6 +1,8 @@
 //! A remote argument's bytes on the machine that computes on them.
 
-use bufabi_core::{Tensor, View};
+use std::sync::Arc;
+
+use bufabi_core::{Access, Tensor, View};
 
 use super::error::RemoteError;
 use super::sidecar::{Reach, Sidecar, is_remote};
@@ -10,7 +12,7 @@ use crate::memory::{Mapping, Operand};
 /// The bytes of a remote tensor's view, fetched. What a task wrote goes back by [`send_back`](Self::send_back).
 #[derive(Debug)]
 pub struct Fetched {
-    memory: Mapping,
+    memory: Arc<Mapping>,
     /// The tensor's view, its offset 0.
     view: View,
     tensor: Tensor,
@@ -37,7 +39,7 @@ impl Fetched {
         sidecar.check(tensor).map_err(|error| RemoteError::Sidecar { argument: 0, error })?;
         let view = tensor.view();
         let nbytes = usize::try_from(view.extent()).unwrap_or(usize::MAX);
-        let memory = Mapping::inherited(nbytes).map_err(RemoteError::Os)?;
+        let memory = Arc::new(Mapping::inherited(nbytes).map_err(RemoteError::Os)?);
         // The check has seen to it that the view starts there or later.
         let before = view.byte_offset().saturating_sub(sidecar.byte_offset);
         let origin = match &sidecar.reach {
@@ -63,13 +65,31 @@ impl Fetched {
         Ok(Self { memory, view: view.map_err(RemoteError::View)?, tensor: *tensor, origin })
     }
 
+    /// The memory that the bytes lie in, from its start on.
+    #[must_use]
+    pub const fn mapping(&self) -> &Arc<Mapping> {
+        &self.memory
+    }
+
+    /// The tensor's view, in that memory.
+    #[must_use]
+    pub const fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// What the owner grants.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.tensor.descriptor().access()
+    }
+
     /// The view, with the rights that the owner grants.
     ///
     /// # Errors
     /// [`RemoteError::View`].
     pub fn operand(&self) -> Result<Operand<'_>, RemoteError> {
         let operand = self.memory.operand(self.view).map_err(RemoteError::View)?;
-        Ok(operand.limited_to(self.tensor.descriptor().access()))
+        Ok(operand.limited_to(self.access()))
     }
 
     /// Sends the bytes of the view's elements back, and no others: what lies between them is not this task's. Nothing is sent of what the
@@ -79,7 +99,7 @@ impl Fetched {
     /// [`RemoteError::Transport`]; some of them may be there then.
     pub fn send_back(&self, transport: &dyn Transport) -> Result<u64, RemoteError> {
         let Some((address, remote_key)) = self.origin else { return Ok(0) };
-        if !self.tensor.descriptor().access().writes() {
+        if !self.access().writes() {
             return Ok(0);
         }
         let mut sent = 0_u64;

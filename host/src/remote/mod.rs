@@ -17,5 +17,5 @@ pub use arguments::{RemoteArgs, RemoteTask};
 pub use error::{RemoteError, SidecarError, TransportError};
 pub use fetched::Fetched;
 pub(crate) use sidecar::is_remote;
-pub use sidecar::{MAX_INLINE, Reach, Sidecar};
+pub use sidecar::{MAX_INLINE, Reach, Sidecar, remote_tensor};
 pub use transport::{Registration, Transport};

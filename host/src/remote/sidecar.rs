@@ -108,7 +108,10 @@ impl Sidecar {
 }
 
 /// The tensor as it travels to another machine: identity, rights, size and view are kept, and how to reach it is not.
-pub(super) fn remote(tensor: &Tensor) -> Result<Tensor, RemoteError> {
+///
+/// # Errors
+/// [`RemoteError::Descriptor`], [`RemoteError::View`].
+pub fn remote_tensor(tensor: &Tensor) -> Result<Tensor, RemoteError> {
     let descriptor = tensor.descriptor();
     let mut fields = descriptor.fields();
     fields.body = Body::RemoteSidecar { address_space: descriptor.address_space() };

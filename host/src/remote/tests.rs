@@ -183,7 +183,7 @@ fn tensor_and_sidecar_come_together_or_not_at_all() {
     let a = here.buffer(Access::Read, &[1, 2]);
     let transport: Option<&dyn Transport> = Some(&here.transport);
     let sidecar = Sidecar::registered(&a.descriptor().unwrap(), &here.register(&a));
-    let remote = sidecar::remote(&row(&a)).unwrap();
+    let remote = remote_tensor(&row(&a)).unwrap();
     let kind = BackendKind::PosixShm;
     for (tensor, sidecar, expected) in [
         (remote, None, RemoteError::SidecarMissing { argument: 1 }),
@@ -210,7 +210,7 @@ fn tensor_and_sidecar_come_together_or_not_at_all() {
 fn a_sidecar_that_contradicts_its_tensor_is_refused_and_says_how() {
     let here = Machine::new();
     let (a, other) = (here.buffer(Access::Read, &[1, 2, 3, 4]), here.buffer(Access::Read, &[5]));
-    let tensor = sidecar::remote(&a.row_major(4, DType::Int32, &[2]).unwrap()).unwrap();
+    let tensor = remote_tensor(&a.row_major(4, DType::Int32, &[2]).unwrap()).unwrap();
     let inline = |byte_offset, nbytes, bytes: &[u8]| Sidecar {
         address_space: AddressSpace::Host,
         identity: a.identity(),

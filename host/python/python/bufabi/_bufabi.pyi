@@ -7,6 +7,11 @@ from typing import Any, Self, SupportsIndex, final, overload
 
 from typing_extensions import Buffer as _Bytes
 
+from ._remote import Fetched as Fetched
+from ._remote import Registration as Registration
+from ._remote import RemoteArgs as RemoteArgs
+from ._remote import RemoteTask as RemoteTask
+from ._remote import Sidecar as Sidecar
 from ._workers import Device as Device
 from ._workers import DeviceBuffer as DeviceBuffer
 from ._workers import Domain as Domain

@@ -1,0 +1,260 @@
+//! Arguments of tasks for another machine, and a transport that is written in Python.
+
+use core::fmt;
+use std::cell::RefCell;
+use std::sync::{Mutex, PoisonError};
+
+use bufabi_core::task_args::Scratch;
+use bufabi_core::{Tag, Tensor};
+use bufabi_host::consumer::Import;
+use bufabi_host::owner::Holds;
+use bufabi_host::remote::{
+    Fetched, Registration, RemoteArgs, RemoteError, Sidecar, Transport, TransportError,
+};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyTuple};
+
+use crate::arrays::bytes_of;
+use crate::endpoint::here;
+use crate::error::{OrRaise, failed};
+use crate::mapped_arg::{PyMappedArg, Reach};
+use crate::number::Value;
+use crate::sidecar::{PyRegistration, PySidecar};
+use crate::task_args::scalar_bits;
+use crate::tensor::PyTensor;
+
+/// An object of Python's that moves bytes: it has `read(address, remote_key, nbytes)` and `write(address, remote_key, data)`.
+struct Carrier<'a, 'py> {
+    object: &'a Bound<'py, PyAny>,
+    /// What it raised, which says more than any error of ours.
+    raised: RefCell<Option<PyErr>>,
+}
+
+impl<'a, 'py> Carrier<'a, 'py> {
+    /// What was given for a transport, if it was not None.
+    fn new(object: Option<&'a Bound<'py, PyAny>>) -> Option<Self> {
+        Some(Self { object: object.filter(|object| !object.is_none())?, raised: RefCell::new(None) })
+    }
+
+    fn keep<R>(&self, called: PyResult<R>) -> Result<R, TransportError> {
+        called.map_err(|error| {
+            *self.raised.borrow_mut() = Some(error);
+            TransportError::Unreachable
+        })
+    }
+}
+
+/// The exception of what went wrong on the way: the transport's own, where there is one.
+fn raised(carrier: Option<&Carrier<'_, '_>>, error: &RemoteError) -> PyErr {
+    carrier.and_then(|carrier| carrier.raised.take()).unwrap_or_else(|| failed(error))
+}
+
+impl fmt::Debug for Carrier<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Transport for Carrier<'_, '_> {
+    fn name(&self) -> &str {
+        "a transport in Python"
+    }
+
+    /// Python's transports register what they reach by themselves.
+    fn register(&self, _memory: Import) -> Result<Registration, TransportError> {
+        Err(TransportError::Unreachable)
+    }
+
+    fn deregister(&self, registration: &Registration) -> Result<(), TransportError> {
+        Err(TransportError::KeyUnknown { remote_key: registration.remote_key })
+    }
+
+    fn read(&self, address: u64, remote_key: u64, out: &mut [u8]) -> Result<(), TransportError> {
+        let read = || {
+            let bytes = bytes_of(&self.object.call_method1("read", (address, remote_key, out.len()))?)?;
+            if bytes.len() != out.len() {
+                let (found, expected) = (bytes.len(), out.len());
+                let message =
+                    format!("read: the transport gave {found} bytes, and {expected} were asked for");
+                return Err(PyValueError::new_err(message));
+            }
+            Ok(bytes)
+        };
+        let bytes = self.keep(read())?;
+        out.copy_from_slice(&bytes);
+        Ok(())
+    }
+
+    fn write(&self, address: u64, remote_key: u64, bytes: &[u8]) -> Result<(), TransportError> {
+        let data = PyBytes::new(self.object.py(), bytes);
+        self.keep(self.object.call_method1("write", (address, remote_key, data))).map(drop)
+    }
+}
+
+/// Collects a task's arguments for a worker on another machine: tensors first, each with a sidecar and from then on remote, then
+/// scalars.
+#[pyclass(name = "RemoteArgs", module = "bufabi")]
+pub(crate) struct PyRemoteArgs(RemoteArgs);
+
+#[pymethods]
+impl PyRemoteArgs {
+    #[new]
+    fn new() -> Self {
+        Self(RemoteArgs::new())
+    }
+
+    /// Adds a tensor whose backing a transport has made reachable, all of it, and says its index.
+    fn add_registered(
+        &mut self,
+        tensor: PyRef<'_, PyTensor>,
+        tag: Value<Tag>,
+        registration: PyRef<'_, PyRegistration>,
+    ) -> PyResult<usize> {
+        self.0.add_registered(&tensor.0, tag.0, &registration.0).or_raise()
+    }
+
+    /// Adds a tensor of which nobody writes anything, with the bytes from its first element to its last, at most 4,096, and says its
+    /// index. The owner grants READ alone.
+    fn add_inline(
+        &mut self,
+        tensor: PyRef<'_, PyTensor>,
+        tag: Value<Tag>,
+        data: &Bound<'_, PyAny>,
+    ) -> PyResult<usize> {
+        self.0.add_inline(&tensor.0, tag.0, &bytes_of(data)?).or_raise()
+    }
+
+    /// Adds a tensor as it came from somewhere else, with the sidecar that came with it. Whether the two go together is seen at the
+    /// submit.
+    #[pyo3(signature = (tensor, tag, sidecar))]
+    fn add_received(
+        &mut self,
+        tensor: PyRef<'_, PyTensor>,
+        tag: Value<Tag>,
+        sidecar: Option<PyRef<'_, PySidecar>>,
+    ) -> PyResult<usize> {
+        self.0.add_received(&tensor.0, tag.0, sidecar.map(|sidecar| sidecar.0.clone())).or_raise()
+    }
+
+    /// Adds a scalar behind those that are there, as `TaskArgs.add_scalar` does.
+    fn add_scalar(&mut self, scalar: &Bound<'_, PyAny>) -> PyResult<usize> {
+        self.0.add_scalar(scalar_bits(scalar)?).or_raise()
+    }
+
+    /// Changes a tensor's tag.
+    fn set_tag(&mut self, index: usize, tag: Value<Tag>) -> PyResult<()> {
+        self.0.set_tag(index, tag.0).or_raise()
+    }
+
+    /// Checks them as they are now: every tensor is remote, has its sidecar, and agrees with it; a transport is there; limits, rights and
+    /// clashes are as for any task. What comes back is for the caller to send, and holds what it names of this process's.
+    #[pyo3(signature = (transport = None))]
+    fn submit(&self, transport: Option<&Bound<'_, PyAny>>) -> PyResult<PyRemoteTask> {
+        let carrier = Carrier::new(transport);
+        let mut scratch = Box::<Scratch>::default();
+        let carried = carrier.as_ref().map(|carrier| -> &dyn Transport { carrier });
+        let task = self.0.submit(&here()?, carried, &mut scratch).or_raise()?;
+        Ok(PyRemoteTask {
+            tensors: task.submission.tensors().to_vec(),
+            tags: task.submission.tags().to_vec(),
+            scalars: task.submission.scalars().to_vec(),
+            sidecars: task.sidecars.iter().copied().cloned().collect(),
+            holds: Mutex::new(Some(task.into_holds())),
+        })
+    }
+}
+
+/// A task for another machine that passed all checks. What it names of this process's cannot be closed until it is, or is lost.
+#[pyclass(frozen, name = "RemoteTask", module = "bufabi")]
+pub(crate) struct PyRemoteTask {
+    tensors: Vec<Tensor>,
+    tags: Vec<Tag>,
+    scalars: Vec<u64>,
+    sidecars: Vec<Sidecar>,
+    holds: Mutex<Option<Holds>>,
+}
+
+#[pymethods]
+impl PyRemoteTask {
+    /// The tensors, all of REMOTE_SIDECAR, in order.
+    #[getter]
+    fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.tensors.iter().map(|tensor| PyTensor(*tensor)).collect::<Vec<_>>())
+    }
+
+    /// What is done with each.
+    #[getter]
+    fn tags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.tags.iter().copied().map(Value).collect::<Vec<_>>())
+    }
+
+    /// The sidecar of each.
+    #[getter]
+    fn sidecars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.sidecars.iter().cloned().map(PySidecar).collect::<Vec<_>>())
+    }
+
+    /// The scalars, in order.
+    #[getter]
+    fn scalars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, &self.scalars)
+    }
+
+    /// The task is over: what it named may be closed. Closing it again does nothing.
+    fn close(&self) {
+        let held = self.holds.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(held);
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) {
+        self.close();
+    }
+
+    fn __repr__(&self) -> String {
+        format!("RemoteTask({} tensors, {} scalars)", self.tensors.len(), self.scalars.len())
+    }
+}
+
+/// The bytes of a remote tensor's view on the machine that computes on them, fetched by its sidecar, from the first element to the last.
+#[pyclass(frozen, name = "Fetched", module = "bufabi")]
+pub(crate) struct PyFetched(Fetched);
+
+#[pymethods]
+impl PyFetched {
+    #[new]
+    #[pyo3(signature = (tensor, sidecar, transport = None))]
+    fn new(
+        tensor: PyRef<'_, PyTensor>,
+        sidecar: PyRef<'_, PySidecar>,
+        transport: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let carrier = Carrier::new(transport);
+        let carried = carrier.as_ref().map(|carrier| -> &dyn Transport { carrier });
+        let fetched = Fetched::new(&tensor.0, &sidecar.0, carried);
+        fetched.map(Self).map_err(|error| raised(carrier.as_ref(), &error))
+    }
+
+    /// The view, for loads and for the stores that its owner grants.
+    fn mapped(&self) -> PyResult<PyMappedArg> {
+        let Self(fetched) = self;
+        let reach = Reach::new(fetched.mapping().clone(), *fetched.view(), fetched.access());
+        reach.or_raise().map(PyMappedArg::new)
+    }
+
+    /// Sends the bytes of the view's elements back, and no others, if the owner grants that they are written; says how many.
+    fn send_back(&self, transport: &Bound<'_, PyAny>) -> PyResult<u64> {
+        let carrier = Carrier { object: transport, raised: RefCell::new(None) };
+        self.0.send_back(&carrier).map_err(|error| raised(Some(&carrier), &error))
+    }
+
+    fn __repr__(&self) -> String {
+        let view = self.0.view();
+        format!("Fetched({:?}, {}, {})", view.shapes(), view.dtype(), self.0.access())
+    }
+}
