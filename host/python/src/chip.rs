@@ -134,6 +134,14 @@ impl PyChipTensor {
         PyBytes::new(py, self.tensor.as_bytes())
     }
 
+    fn __eq__(&self, other: &Self) -> bool {
+        self.tensor.as_bytes() == other.tensor.as_bytes()
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        self.to_bytes(py).hash()
+    }
+
     fn __repr__(&self) -> String {
         format!("ChipTensor(addr={:#x}, size={}, ndims={})", self.addr(), self.size(), self.ndims())
     }

@@ -9,6 +9,7 @@ use pyo3::exceptions::{PyFileNotFoundError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::{raise, with_rule};
+use crate::identity::hash_of_text;
 use crate::number;
 use crate::tree::{MOST, too_many};
 
@@ -79,6 +80,10 @@ impl PyDevice {
         }
         options.check().map_err(|error| refused(&error))?;
         Ok(Self(DeviceKind::Qemu(options)))
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        hash_of_text(py, &self.__repr__())
     }
 
     fn __repr__(&self) -> String {

@@ -5,9 +5,8 @@ use core::num::NonZeroU32;
 use bufabi_core::wire::identity::RawIdentity;
 use bufabi_core::{Code, DescriptorError, Identity, OwnerInstanceId};
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::PyNotImplementedError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyTuple};
+use pyo3::types::{PyBytes, PyString, PyTuple};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::error::{failed, raise};
@@ -68,14 +67,9 @@ impl PyIdentity {
         self.0.generation().get()
     }
 
-    fn __richcmp__(&self, other: &Bound<'_, PyAny>, operator: CompareOp) -> PyResult<bool> {
-        let unlike = || PyNotImplementedError::new_err("an identity compares with identities");
-        match (other.cast::<Self>(), operator) {
-            (Ok(other), operator) => Ok(operator.matches(self.0.cmp(&other.get().0))),
-            (Err(_), CompareOp::Eq) => Ok(false),
-            (Err(_), CompareOp::Ne) => Ok(true),
-            (Err(_), CompareOp::Lt | CompareOp::Le | CompareOp::Gt | CompareOp::Ge) => Err(unlike()),
-        }
+    /// With anything else Python asks that, and says so itself if neither knows the other.
+    fn __richcmp__(&self, other: PyRef<'_, Self>, operator: CompareOp) -> bool {
+        operator.matches(self.0.cmp(&other.0))
     }
 
     /// That of the bytes, which the interpreter keys: nobody outside chooses where an identity lands.
@@ -90,6 +84,11 @@ impl PyIdentity {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         pickled::<Self>(py, self.to_bytes(py))
     }
+}
+
+/// The hash of what a value is shown as, which the interpreter keys as it does that of any text.
+pub(crate) fn hash_of_text(py: Python<'_>, text: &str) -> PyResult<isize> {
+    PyString::new(py, text).hash()
 }
 
 /// How a record is pickled: as its bytes, which are checked when they are read.

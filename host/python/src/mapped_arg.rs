@@ -342,6 +342,18 @@ impl PyMappedArgs {
         PyTuple::new(py, self.arguments.iter().cloned().map(PyMappedArg::new).collect::<Vec<_>>())?.try_iter()
     }
 
+    /// How many tensors there are.
+    #[getter]
+    fn tensor_count(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// How many scalars there are.
+    #[getter]
+    fn scalar_count(&self) -> usize {
+        self.scalars.len()
+    }
+
     /// The scalars, in order.
     #[getter]
     fn scalars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

@@ -27,14 +27,15 @@ use crate::chip::{PyChipStorageTaskArgs, PyChipTensor};
 use crate::descriptor::PyDescriptor;
 use crate::endpoint::here;
 use crate::error::{Coded, OrRaise, failed, raise};
-use crate::identity::PyIdentity;
+use crate::identity::{PyIdentity, hash_of_text};
 use crate::mapped_arg::{PyMappedArgs, Reach};
 use crate::number::{self, owner_instance_id, with_bytes};
 use crate::task_args::PyTaskArgs;
 use crate::tensor::PyTensor;
 
 /// Which endpoint resolves: the host CPU of this process, or a chip, whose own device memory it reaches as well.
-#[pyclass(frozen, name = "ImportContext", module = "bufabi")]
+#[pyclass(frozen, eq, name = "ImportContext", module = "bufabi")]
+#[derive(PartialEq, Eq)]
 pub(crate) struct PyImportContext {
     /// `None` for a host's.
     chip: Option<OwnerInstanceId>,
@@ -65,6 +66,10 @@ impl PyImportContext {
     #[getter]
     fn owning_chip_instance_id<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyBytes>> {
         self.chip.map(|chip| PyBytes::new(py, &chip.0))
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        hash_of_text(py, &self.__repr__())
     }
 
     fn __repr__(&self) -> String {

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
 use crate::error::OrRaise;
-use crate::identity::PyIdentity;
+use crate::identity::{PyIdentity, hash_of_text};
 use crate::number::{self, Value, with_bytes};
 use crate::tensor::PyTensor;
 
@@ -44,6 +44,10 @@ impl PyRegistration {
     #[getter]
     const fn nbytes(&self) -> u64 {
         self.0.nbytes
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        hash_of_text(py, &self.__repr__())
     }
 
     fn __repr__(&self) -> String {
@@ -147,6 +151,10 @@ impl PySidecar {
             Reach::Remote { .. } => None,
             Reach::Inline(bytes) => Some(PyBytes::new(py, bytes)),
         }
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        hash_of_text(py, &self.__repr__())
     }
 
     fn __repr__(&self) -> String {

@@ -108,6 +108,22 @@ impl PyTaskArgs {
         self.0.clear();
     }
 
+    /// What is pickled and copied: the blob, and the tags.
+    fn __getstate__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyTuple>)> {
+        let tags = self.0.tags().iter().copied().map(Value).collect::<Vec<_>>();
+        Ok((encoded(py, &self.0)?, PyTuple::new(py, tags)?))
+    }
+
+    fn __setstate__(&mut self, state: (Bound<'_, PyBytes>, Vec<Value<Tag>>)) -> PyResult<()> {
+        let (blob, tags) = state;
+        let mut arguments = from_blob(blob.as_bytes())?;
+        for (index, tag) in tags.iter().enumerate() {
+            arguments.set_tag(index, tag.0).or_raise()?;
+        }
+        self.0 = arguments;
+        Ok(())
+    }
+
     fn __len__(&self) -> usize {
         self.0.tensors().len().saturating_add(self.0.scalars().len())
     }
@@ -145,16 +161,13 @@ pub(crate) fn write_blob<'py>(
     args: PyRef<'_, PyTaskArgs>,
     into: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (tensors, scalars) = (args.0.tensors(), args.0.scalars());
-    let size = encoded_size(tensors.len(), scalars.len());
-    let size = size.ok_or_else(|| PyValueError::new_err("too_many_arguments: more than two counts tell"))?;
-    let encoded =
-        PyBytes::new_with(py, size, |bytes| blob::encode(tensors, scalars, bytes).or_raise().map(|_| ()))?;
+    let encoded = encoded(py, &args.0)?;
     let Some(into) = into else { return Ok(encoded.into_any()) };
+    let (size, tensors, scalars) = (encoded.as_bytes().len(), args.0.tensors().len(), args.0.scalars().len());
     let place = pyo3::buffer::PyBuffer::<u8>::get(into)?;
     let available = place.len_bytes();
     if available < size {
-        return Err(failed(&blob::EncodeError { tensors: tensors.len(), scalars: scalars.len(), available }));
+        return Err(failed(&blob::EncodeError { tensors, scalars, available }));
     }
     if place.readonly() {
         return Err(PyBufferError::new_err("into: the object is read-only"));
@@ -168,15 +181,26 @@ pub(crate) fn write_blob<'py>(
 /// The arguments of a blob, which is checked. Tags do not travel: each is NO_DEP until it is set.
 #[pyfunction]
 pub(crate) fn read_args_from_blob(blob: &Bound<'_, PyAny>) -> PyResult<PyTaskArgs> {
-    with_bytes(blob, |bytes| {
-        let blob = Blob::from_bytes(bytes).or_raise()?;
-        let mut arguments = Box::<TaskArgs>::default();
-        for tensor in blob.tensors() {
-            arguments.add_tensor(&Tensor::to_owned(&tensor), Tag::NoDep).or_raise()?;
-        }
-        for scalar in blob.scalars() {
-            arguments.add_scalar(scalar).or_raise()?;
-        }
-        Ok(PyTaskArgs(arguments))
-    })
+    with_bytes(blob, |bytes| from_blob(bytes).map(PyTaskArgs))
+}
+
+/// The blob of some arguments.
+fn encoded<'py>(py: Python<'py>, args: &TaskArgs) -> PyResult<Bound<'py, PyBytes>> {
+    let (tensors, scalars) = (args.tensors(), args.scalars());
+    let size = encoded_size(tensors.len(), scalars.len());
+    let size = size.ok_or_else(|| PyValueError::new_err("too_many_arguments: more than two counts tell"))?;
+    PyBytes::new_with(py, size, |bytes| blob::encode(tensors, scalars, bytes).or_raise().map(|_| ()))
+}
+
+/// The arguments of a blob, without tags.
+fn from_blob(bytes: &[u8]) -> PyResult<Box<TaskArgs>> {
+    let blob = Blob::from_bytes(bytes).or_raise()?;
+    let mut arguments = Box::<TaskArgs>::default();
+    for tensor in blob.tensors() {
+        arguments.add_tensor(&Tensor::to_owned(&tensor), Tag::NoDep).or_raise()?;
+    }
+    for scalar in blob.scalars() {
+        arguments.add_scalar(scalar).or_raise()?;
+    }
+    Ok(arguments)
 }

@@ -108,6 +108,12 @@ impl PyTensor {
         Value(self.0.dtype())
     }
 
+    /// Bytes of an element.
+    #[getter]
+    fn itemsize(&self) -> u32 {
+        self.0.dtype().size()
+    }
+
     /// Bytes from the first element's first to the last one's last.
     #[getter]
     fn extent(&self) -> u64 {

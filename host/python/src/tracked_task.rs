@@ -5,12 +5,12 @@ use bufabi_core::dependencies::{Edge, Handle, Hazard};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::identity::PyIdentity;
+use crate::identity::{PyIdentity, hash_of_text};
 use crate::number::Value;
 
 /// A task waits for another, and why.
-#[pyclass(frozen, eq, hash, name = "Edge", module = "bufabi")]
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[pyclass(frozen, eq, name = "Edge", module = "bufabi")]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct PyEdge {
     before: u64,
     hazard: Hazard,
@@ -56,6 +56,10 @@ impl PyEdge {
     #[getter]
     const fn argument(&self) -> u32 {
         self.argument
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        hash_of_text(py, &self.__repr__())
     }
 
     fn __repr__(&self) -> String {

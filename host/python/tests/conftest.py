@@ -14,7 +14,6 @@ from bufabi import (
     Buffer,
     BufferDescriptor,
     CanonicalIdentity,
-    DataType,
     ImportContext,
     ImportRegistry,
     TaskArgs,
@@ -27,8 +26,6 @@ from bufabi import (
 IDENTITY = CanonicalIdentity(b"\x01\x02\x03\x04\x05\x06\x07\x08", 7, 3)
 REPOSITORY = Path(__file__).resolve().parents[3]
 VECTORS = REPOSITORY / "tests" / "vectors"
-# Bytes of an element, as docs/wire-abi.md has them.
-ITEMSIZE = dict(zip(DataType, (4, 2, 4, 2, 1, 1, 2, 8, 8, 2, 4, 1, 1, 1, 1), strict=True))
 
 
 def descriptor(**fields: object) -> BufferDescriptor:

@@ -38,6 +38,7 @@ def test_devices_are_values(tmp_path: Path) -> None:
     emulator.write_bytes(b"")
     machine = Device.qemu(image, emulator=str(emulator), nbytes=64 << 20, patience=2.5)
     assert repr(machine) == f'Device.qemu("{image}", emulator="{emulator}", nbytes=67108864, patience=2.5)'
+    assert len({machine, Device.simulated(), Device.simulated(), Device.staged()}) == 3
     assert machine == Device.qemu(str(image), emulator=emulator, nbytes=64 << 20, patience=2.5)
 
 

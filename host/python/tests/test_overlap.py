@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from bufabi import DataType, Relation, Tensor, covers, first_common_byte, overlaps, relate
-from conftest import ITEMSIZE, VECTORS, descriptor
+from conftest import VECTORS, descriptor
 
 F32, U8 = DataType.FLOAT32, DataType.UINT8
 
@@ -16,8 +16,8 @@ def bytes_of(tensor: Tensor) -> set[int]:
     """Where its elements lie, counted one by one."""
     starts = np.full((), tensor.byte_offset)
     for shape, stride in zip(tensor.shapes, tensor.strides, strict=True):
-        starts = starts[..., None] + np.arange(shape) * stride * ITEMSIZE[tensor.dtype]
-    return {int(start) + byte for start in starts.flat for byte in range(ITEMSIZE[tensor.dtype])}
+        starts = starts[..., None] + np.arange(shape) * stride * tensor.itemsize
+    return {int(start) + byte for start in starts.flat for byte in range(tensor.itemsize)}
 
 
 def test_every_pair_of_the_vectors_gets_its_answer() -> None:

@@ -43,6 +43,9 @@ def test_a_context_is_a_host_or_a_chip() -> None:
         ImportContext(False, b"123")
     with pytest.raises(TypeError):
         ImportRegistry(True)  # type: ignore[arg-type]
+    host, chip = ImportContext(True), ImportContext(False, b"the chip")
+    assert (host, chip) == (ImportContext(True), ImportContext(False, b"the chip"))
+    assert len({host, chip, ImportContext(False, b"a chip's"), ImportContext(True)}) == 3
 
 
 def test_ones_own_identity_is_ones_own_mapping_and_no_import(make, registry) -> None:

@@ -261,7 +261,8 @@ def test_sidecars_and_registrations_are_values() -> None:
     assert repr(registration) == "Registration(address=0x10000000000, remote_key=0x9, nbytes=64)"
     for value in (there, inline, registration):
         assert pickle.loads(pickle.dumps(value)) == copy.deepcopy(value) == value
-        assert value != there or value is there
+        assert hash(copy.copy(value)) == hash(value)
+    assert len({there, inline, registration}) == 3
     for wrong in ({}, {"address": 1}, {"remote_key": 1}, {"address": 1, "remote_key": 1, "data": b""}):
         with pytest.raises(TypeError, match="a sidecar has an address and a remote_key, or data"):
             Sidecar(**fields, **wrong)

@@ -1,5 +1,7 @@
 """TaskArgs, and the blob that they travel as."""
 
+import copy
+import pickle
 import struct
 
 import numpy as np
@@ -172,3 +174,20 @@ def test_a_bad_tensor_is_named_by_its_index(make) -> None:
     blob[8 + 144 + 140] = 99
     with pytest.raises(ValueError, match="^dtype: tensor 1: dtype 99 does not exist"):
         read_args_from_blob(blob)
+
+
+def test_they_are_copied_and_pickled_with_their_tags(make) -> None:
+    buffer = make(64, AccessMode.READ)
+    args = TaskArgs()
+    args.add_tensor(buffer.tensor([4], F32), Tag.INPUT)
+    args.add_tensor(buffer.tensor([4], F32, byte_offset=16), Tag.NO_DEP)
+    args.add_scalar(-1)
+    # What is not granted is seen at the submit, there as here.
+    args.set_tag(0, Tag.INOUT)
+    for again in (copy.copy(args), copy.deepcopy(args), pickle.loads(pickle.dumps(args))):
+        assert (again.tensors, again.scalars) == (args.tensors, args.scalars)
+        assert [again.tag(0), again.tag(1)] == [Tag.INOUT, Tag.NO_DEP]
+        with pytest.raises(ValueError, match="denied"):
+            again.check()
+        again.clear()
+    assert args.tensor_count == 2

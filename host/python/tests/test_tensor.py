@@ -82,3 +82,9 @@ def test_bytes_are_checked_by_the_same_rules() -> None:
             Tensor.from_bytes(broken)
     with pytest.raises(ValueError, match="^size: "):
         Tensor.from_bytes(record[:-1])
+
+
+def test_an_element_has_the_size_of_its_type() -> None:
+    sizes = (4, 2, 4, 2, 1, 1, 2, 8, 8, 2, 4, 1, 1, 1, 1)
+    made = [Tensor(buffer=descriptor(), shapes=[1], dtype=dtype) for dtype in DataType]
+    assert tuple(tensor.itemsize for tensor in made) == sizes

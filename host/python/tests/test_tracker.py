@@ -1,9 +1,7 @@
 """Tracker: who must wait for whom, as the vectors list it, and what comes of tasks that are over or failed."""
 
-import gc
 import json
 import threading
-import weakref
 
 import pytest
 from bufabi import (
@@ -235,14 +233,11 @@ def test_the_numbers_are_those_of_the_c_interface() -> None:
 
 def test_what_is_over_is_let_go_of() -> None:
     tracker = Tracker(tasks=4)
-    before = gc.get_count(), len(tracker)
     for number in range(10_000):
         task = tracker.submit(args_of((0, 8, Tag.INOUT)))
         assert task.number == number
         tracker.finish(task)
-    assert (len(tracker), before[1]) == (0, 0)
-    with pytest.raises(TypeError):
-        weakref.ref(tracker)
+    assert len(tracker) == 0
 
 
 def test_threads_may_share_it() -> None:
