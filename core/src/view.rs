@@ -188,17 +188,23 @@ fn row_major_strides(shapes: &[u32; MAX_NDIMS], ndims: usize) -> Result<[u32; MA
 
 /// `strides` are exactly the row-major ones of `shapes`, both legal: each is the product of the next slot's shape and stride,
 /// and the last is 1. Each product is exact, so none depends on another.
+///
+/// Past the rank both are 0, so that the last stride within it differs from the product by itself, which is not 0: exactly that one
+/// difference is 1, and no other is more than 0.
 #[inline]
 pub(crate) fn is_row_major(shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> bool {
     let [_, a, b, c, d] = [0, 1, 2, 3, 4].map(|slot: usize| {
         let (shape, stride) = (shapes.get(slot), strides.get(slot));
         u64::from(shape.copied().unwrap_or(0)).wrapping_mul(u64::from(stride.copied().unwrap_or(0)))
     });
-    // Slots past the rank are 0; as 1, they are what the last stride must be, and agree with each other.
-    strides
-        .iter()
-        .zip([a, b, c, d, 1])
-        .fold(true, |equal, (&stride, next)| equal & (u64::from(stride.max(1)) == next.max(1)))
+    let (mut bits, mut sum) = (0, 0_u64);
+    for (&stride, product) in strides.iter().zip([a, b, c, d, 0]) {
+        let difference = u64::from(stride) ^ product;
+        bits |= difference;
+        sum = sum.wrapping_add(difference);
+    }
+    // The first says that all of them are 0 or 1, the second that there is one 1.
+    bits == 1 && sum == 1
 }
 
 /// The five slots of shapes and of strides, where they lie: as numbers, or as a record's bytes.
@@ -296,11 +302,13 @@ fn first_broken(
     }
 }
 
-/// 1 + sum of (shape - 1) * stride of slots that are legal, so that nothing wraps. Slots past the rank are 0 and add nothing.
+/// 1 + sum of (shape - 1) * stride of slots that are legal, so that the sum does not wrap, taken from the products of both that
+/// [`is_row_major`] needs too. Slots past the rank are 0 and add nothing.
 #[inline]
 pub(crate) fn extent_elements(shapes: &[u32; MAX_NDIMS], strides: &[u32; MAX_NDIMS]) -> u64 {
     shapes.iter().zip(strides).fold(1_u64, |sum, (&shape, &stride)| {
-        sum.wrapping_add(u64::from(shape.wrapping_sub(1)).wrapping_mul(u64::from(stride)))
+        let stride = u64::from(stride);
+        sum.wrapping_add(u64::from(shape).wrapping_mul(stride)).wrapping_sub(stride)
     })
 }
 

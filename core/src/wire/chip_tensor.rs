@@ -3,7 +3,7 @@
 use core::fmt;
 
 use zerocopy::little_endian::{I32, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, transmute};
 
 use super::backend::AddressSpace;
 use super::dtype::DType;
@@ -93,40 +93,58 @@ struct Place {
     addr: u64,
     extent: u64,
     extent_elem: u64,
+    is_contiguous: bool,
+}
+
+/// A chip's tensor in the pieces that are written at once: fewer than its fields.
+#[derive(Immutable, IntoBytes)]
+#[repr(C)]
+struct Pieces {
+    addr: U64,
+    size: U64,
+    owner_task_id: U64,
+    start_offset: U64,
+    version: I32,
+    ndims: U32,
+    /// `dtype`, `manual_dep`, `is_contiguous`, `address_space`.
+    kind: U32,
+    shapes: [u8; size_of::<[U32; MAX_NDIMS]>()],
+    extent_elem: U64,
+    strides: [u8; size_of::<[U32; MAX_NDIMS]>()],
+    padding: [u8; 36],
 }
 
 impl Place {
     #[inline]
     fn check<H: Holds<RawTensor>>(tensor: &Tensor<H>, base: u64) -> Result<Self, ChipError> {
         let raw = tensor.raw();
-        let extent_elem = extent_elements(&raw.shapes.map(U32::get), &raw.strides.map(U32::get));
-        let (byte_offset, extent) = (raw.byte_offset.get(), extent_elem << tensor.dtype().size_log2());
+        let (shapes, strides) = (raw.shapes.map(U32::get), raw.strides.map(U32::get));
+        let (extent_elem, is_contiguous) =
+            (extent_elements(&shapes, &strides), is_row_major(&shapes, &strides));
+        let (byte_offset, extent) = (raw.byte_offset.get(), extent_elem << DType::size_log2_of(raw.dtype));
         let overflow = ChipError::AddressOverflow { base, byte_offset, extent };
         let addr = base.checked_add(byte_offset).ok_or(overflow)?;
         // The last byte must have an address; the one behind it need not. An extent is at least 1.
         addr.checked_add(extent.wrapping_sub(1)).ok_or(overflow)?;
-        Ok(Self { addr, extent, extent_elem })
+        Ok(Self { addr, extent, extent_elem, is_contiguous })
     }
 
     #[inline]
     fn chip_tensor(self, raw: &RawTensor) -> ChipTensor {
-        let is_contiguous = is_row_major(&raw.shapes.map(U32::get), &raw.strides.map(U32::get));
-        ChipTensor {
+        let kind = [raw.dtype, 0, u8::from(self.is_contiguous), raw.buffer.address_space];
+        transmute!(Pieces {
             addr: U64::new(self.addr),
             size: U64::new(self.extent),
             owner_task_id: U64::new(NO_OWNER_TASK),
             start_offset: U64::ZERO,
             version: I32::ZERO,
             ndims: raw.ndims,
-            dtype: raw.dtype,
-            manual_dep: 0,
-            is_contiguous: u8::from(is_contiguous),
-            address_space: raw.buffer.address_space,
-            shapes: raw.shapes,
+            kind: U32::new(u32::from_le_bytes(kind)),
+            shapes: transmute!(raw.shapes),
             extent_elem: U64::new(self.extent_elem),
-            strides: raw.strides,
+            strides: transmute!(raw.strides),
             padding: [0; 36],
-        }
+        })
     }
 }
 

@@ -50,8 +50,15 @@ impl DType {
     #[must_use]
     #[inline]
     pub(crate) const fn size_log2(self) -> u32 {
+        Self::size_log2_of(self.to_wire())
+    }
+
+    /// The same for the byte of a type in a checked record.
+    #[inline]
+    #[expect(clippy::as_conversions, reason = "widening, and From is not const")]
+    pub(crate) const fn size_log2_of(wire: u8) -> u32 {
         // Two bits for each type in one constant: cheaper than a table in memory.
-        (Self::SIZES_LOG2 >> (self.to_wire() << 1)) & 3
+        Self::SIZES_LOG2.wrapping_shr((wire as u32) << 1) & 3
     }
 
     const SIZES_LOG2: u32 = {
