@@ -1,18 +1,20 @@
 //! A hash of an identity under a secret seed, so that whoever chooses identities cannot choose where they land in a table.
 
-use crate::wire::identity::Identity;
+use crate::wire::identity::{Identity, RawIdentity};
 
 /// A hash function, drawn by its seed out of a family that nobody outside knows the member of.
 ///
-/// Three words `a`, `b`, `c` become (k0 + a)(k1 + b) + (k2 + c) k3 modulo 2^128, where sums inside a factor wrap at 2^64. That is
-/// NH, the universal hash of UMAC, on 64-bit words: any two different triples agree with a probability of at most 2^-64 over the
-/// keys, whatever they are. A second keyed multiplication, folded, spreads the 128 bits over the 64 of the answer. Both are
-/// integer multiplications alone: the same answer on every target, and fast on all of them.
+/// Two words `a` and `b` become (k0 + a)(k1 + b), a number of 128 bits, where the sums wrap at 2^64. That is NH, the universal hash
+/// of UMAC, on 64-bit words: the answers for two different pairs have a given difference with a probability of at most 2^-64 over
+/// the keys, whatever the pairs are. A third word `c` adds c k2, modulo 2^64, to the lower half, with an odd k2. Two triples that
+/// differ in `c` alone never agree then, and any others with a probability of at most 2^-63, as without a carry two differences
+/// are too many. A second keyed multiplication, folded, spreads the 128 bits over the 64 of the answer. All are integer
+/// multiplications alone: the same answer on every target, and fast on all of them.
 ///
 /// It is no signature and no message authentication: answers must not be shown to whoever chooses the words.
 #[derive(Clone)]
 pub struct KeyedHash {
-    keys: [u64; 6],
+    keys: [u64; 5],
 }
 
 impl KeyedHash {
@@ -21,7 +23,7 @@ impl KeyedHash {
     #[must_use]
     pub const fn new(seed: [u64; 2]) -> Self {
         let [high, low] = seed;
-        let mut keys = [0; 6];
+        let mut keys = [0; 5];
         let mut rest: &mut [u64] = &mut keys;
         let mut state = low;
         while let [key, others @ ..] = rest {
@@ -30,7 +32,8 @@ impl KeyedHash {
             *key = mix(mix(state) ^ high);
             rest = others;
         }
-        Self { keys }
+        let [k0, k1, k2, k3, k4] = keys;
+        Self { keys: [k0, k1, k2 | 1, k3, k4] }
     }
 
     /// The hash of the 20 meaningful bytes of an identity.
@@ -41,16 +44,21 @@ impl KeyedHash {
         self.words(owner, identity.buffer_id(), widen(identity.generation().get()))
     }
 
+    /// The same of a checked record's identity, where it lies.
+    #[inline]
+    pub(crate) const fn record(&self, identity: &RawIdentity) -> u64 {
+        let owner = u64::from_le_bytes(identity.owner_instance_id);
+        self.words(owner, identity.buffer_id.get(), widen(identity.generation.get()))
+    }
+
     /// The hash of three words.
     #[must_use]
     #[inline]
     pub const fn words(&self, a: u64, b: u64, c: u64) -> u64 {
-        let [k0, k1, k2, k3, k4, k5] = self.keys;
-        let first = product(k0.wrapping_add(a), k1.wrapping_add(b));
-        // Modulo 2^128, as NH is defined.
-        let sum = first.wrapping_add(product(k2.wrapping_add(c), k3));
-        let (high, low) = halves(sum);
-        let (high, low) = halves(product(low ^ k4, high ^ k5));
+        let [k0, k1, k2, k3, k4] = self.keys;
+        let (high, low) = halves(product(k0.wrapping_add(a), k1.wrapping_add(b)));
+        let low = low.wrapping_add(c.wrapping_mul(k2));
+        let (high, low) = halves(product(low ^ k3, high ^ k4));
         high ^ low
     }
 }
@@ -109,9 +117,9 @@ mod tests {
             Identity::new(OwnerInstanceId(*b"\x01\x02\x03\x04\x05\x06\x07\x08"), 9, NonZeroU32::MIN);
         assert_eq!(hash.identity(identity), hash.words(0x0807_0605_0403_0201, 9, 1));
         // By an independent program, in integers without a width.
-        assert_eq!(hash.words(0, 0, 0), 0x7d54_d0e9_b518_aa2a);
-        assert_eq!(hash.identity(identity), 0x9f2c_370d_3edb_680a);
-        assert_eq!(hash.words(u64::MAX, u64::MAX, u64::MAX), 0xbedc_df2e_196b_dfa8);
+        assert_eq!(hash.words(0, 0, 0), 0xbee7_0a34_2bdb_27c2);
+        assert_eq!(hash.identity(identity), 0x9c5e_e6b2_d18b_cdbe);
+        assert_eq!(hash.words(u64::MAX, u64::MAX, u64::MAX), 0xc289_7afd_c809_34f8);
     }
 
     #[test]

@@ -4,27 +4,27 @@
 //! whatever was inserted and whoever chose it; nearly always it is one bucket and one identity. At most half of the places are
 //! ever in use, and a full bucket can push one entry to its other bucket, so that a random hash fills a table to its capacity.
 
+use super::slot::NONE;
+
 /// Places of a bucket.
 pub(super) const PLACES: usize = 6;
 
-/// The tag of a place where nothing stands.
-const VACANT: u8 = 0;
-
-/// Each byte of a word 1.
+/// The lowest bit of each byte of a word.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
 /// Storage for six places of an import table's index, lent or given to an [`ImportTable`](super::ImportTable).
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 pub struct ImportBucket {
-    /// One for each place, and two that stay vacant: together a word.
+    /// One of seven bits for each place, and two of no place: together a word.
     tags: [u8; 8],
+    /// [`NONE`] where nothing stands.
     slots: [u32; PLACES],
 }
 
 impl ImportBucket {
     /// A bucket where nothing stands.
-    pub const EMPTY: Self = Self { tags: [VACANT; 8], slots: [0; PLACES] };
+    pub const EMPTY: Self = Self { tags: [0; 8], slots: [NONE; PLACES] };
 
     /// Buckets that a table of that capacity needs: a power of two, with at least twice as many places as there are slots.
     #[must_use]
@@ -35,12 +35,12 @@ impl ImportBucket {
         }
     }
 
-    /// A bit in the byte of each place that has the tag. Above the first there may be a place too many, but none is missing.
+    /// The highest bit in the byte of each place that has the tag. Above the first there may be a place too many, but none is missing.
     #[inline]
     const fn candidates(&self, tag: u8) -> u64 {
         let difference = u64::from_le_bytes(self.tags) ^ u64::from_le_bytes([tag; 8]);
-        // The bytes that are 0: those that have no bit and borrow one.
-        difference.wrapping_sub(ONES) & !difference & (ONES << 7)
+        // The highest bit of a byte is free, and set where 0 borrows one.
+        difference.wrapping_sub(ONES) & (ONES << 7)
     }
 
     /// The slot of the first candidate, if that is a place.
@@ -49,7 +49,7 @@ impl ImportBucket {
         self.slots.get(usize::try_from(candidates.trailing_zeros() / 8).ok()?).copied()
     }
 
-    /// Puts a tag and a slot where those two are not.
+    /// Puts a tag and a slot where `old` holds.
     fn replace(&mut self, old: impl Fn(u8, u32) -> bool, new_tag: u8, new_slot: u32) -> bool {
         for (tag, slot) in self.tags.iter_mut().zip(&mut self.slots) {
             if old(*tag, *slot) {
@@ -97,7 +97,7 @@ impl Index {
         self.capacity
     }
 
-    /// The low half of a hash names the primary bucket, with the low bits of its high half the alternate one; its highest eight
+    /// The low half of a hash names the primary bucket, with the low bits of its high half the alternate one; its highest seven
     /// bits are the tag.
     pub(super) const fn place(self, hash: u64) -> Place {
         let [_, _, _, _, e, f, g, h] = hash.to_le_bytes();
@@ -148,7 +148,7 @@ impl Index {
         slot: u32,
         place_of: impl Fn(u32) -> Place,
     ) -> bool {
-        let is_vacant = |tag, _| tag == VACANT;
+        let is_vacant = |_, slot| slot == NONE;
         for bucket in [place.primary, place.alternate] {
             if at_mut(buckets, bucket).is_some_and(|bucket| bucket.replace(is_vacant, place.tag, slot)) {
                 return true;
@@ -174,18 +174,18 @@ impl Index {
     pub(super) fn remove(buckets: &mut [ImportBucket], place: Place, slot: u32) {
         let is_it = |tag, other| tag == place.tag && other == slot;
         for bucket in [place.primary, place.alternate] {
-            if at_mut(buckets, bucket).is_some_and(|bucket| bucket.replace(is_it, VACANT, 0)) {
+            if at_mut(buckets, bucket).is_some_and(|bucket| bucket.replace(is_it, 0, NONE)) {
                 return;
             }
         }
     }
 }
 
-/// A tag that no vacant place has.
+/// The tag of a hash.
 #[inline]
 const fn tag(hash: u64) -> u8 {
-    let [.., tag] = hash.to_le_bytes();
-    if tag == VACANT { 1 } else { tag }
+    let [.., highest] = hash.to_le_bytes();
+    highest >> 1
 }
 
 #[inline]

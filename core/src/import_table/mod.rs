@@ -106,7 +106,7 @@ where
     /// no part.
     #[inline]
     pub fn find<H: Holds<RawDescriptor>>(&self, descriptor: &Descriptor<H>) -> Lookup<'_, T> {
-        let hash = self.hash.identity(descriptor.identity());
+        let hash = self.hash.record(&descriptor.raw().identity);
         let first = self.index.first(self.buckets.as_ref(), hash);
         match first.and_then(|index| self.hit(index, descriptor)) {
             Some(hit) => hit,
