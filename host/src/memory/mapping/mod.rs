@@ -343,16 +343,18 @@ impl Mapping {
         let _ = offset;
     }
 
-    /// The 32-bit number at `offset`, which both sides reach by atomics; `None` past the end, off its alignment, or in a
-    /// mapping that is not to be written.
+    /// The 32-bit number at `offset`, which both sides reach by atomics; `None` past the end, at an address that is no multiple of 4, or in
+    /// a mapping that is not to be written.
     #[must_use]
     #[inline]
     pub fn atomic_u32(&self, offset: usize) -> Option<&AtomicU32> {
-        if !offset.is_multiple_of(4) || !self.access.writes() {
+        let at = self.range(offset, 4).ok()?.cast::<u32>();
+        // A part of a mapping may start anywhere, so it is the address that counts.
+        if !at.is_aligned() || !self.access.writes() {
             return None;
         }
-        let at = self.range(offset, 4).ok()?.cast();
-        // SAFETY: the four bytes lie within the mapping, which starts at a page and can be written.
+        // SAFETY: the four bytes lie within the mapping, which lives as long as it is borrowed, are aligned and can be written, as was
+        // just seen; they are reached by atomics, or by those who know that others write.
         Some(unsafe { AtomicU32::from_ptr(at.as_ptr()) })
     }
 

@@ -97,6 +97,17 @@ fn a_range_past_the_end_is_refused_with_its_numbers() {
 }
 
 #[test]
+fn a_number_that_is_reached_by_atomics_is_aligned_wherever_its_mapping_starts() {
+    let whole = Arc::new(Mapping::inherited(64).unwrap());
+    let part = Mapping::part(&whole, 3, 60, Access::ReadWrite, None).unwrap();
+    assert!(part.atomic_u32(0).is_none() && part.atomic_u32(4).is_none());
+    part.atomic_u32(1).unwrap().store(7, Ordering::Relaxed);
+    assert_eq!(whole.atomic_u32(4).unwrap().load(Ordering::Relaxed), 7);
+    let read = Mapping::part(&whole, 4, 60, Access::Read, None).unwrap();
+    assert!(read.atomic_u32(0).is_none());
+}
+
+#[test]
 fn a_store_to_what_is_only_to_be_read_ends_the_process() {
     use crate::sys::process::Ending;
     use crate::sys::testing::in_fork;
