@@ -11,6 +11,8 @@ use super::process::{current_pid, is_there};
 
 /// The clock of process start times, ticks a second. It is the same on every Linux that has this ABI.
 const TICKS_PER_SECOND: i64 = 100;
+/// What fails when this process's own `stat` file cannot be read.
+const READ_OWN_STAT: &str = "read /proc/self/stat";
 
 /// A process, told apart from every other one of this boot and, but for one in 64, of every other boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -48,9 +50,8 @@ impl ProcessMark {
         match *last {
             Some(mark) if mark.pid == current_pid() => Ok(mark),
             Some(_) | None => {
-                let (pid, call) = (current_pid(), "read /proc/self/stat");
-                let stat =
-                    fs::read_to_string("/proc/self/stat").map_err(|error| OsError::from_io(call, &error))?;
+                let (pid, call) = (current_pid(), READ_OWN_STAT);
+                let stat = read_stat("/proc/self/stat").map_err(|error| OsError::from_io(call, &error))?;
                 // A /proc of another namespace numbers its processes otherwise, and would tell of somebody else.
                 if stat.split_ascii_whitespace().next().and_then(|first| first.parse().ok()) != Some(pid) {
                     return Err(OsError { call, errno: libc::ESRCH });
@@ -96,8 +97,8 @@ pub fn command_name(pid: u32) -> Option<String> {
 /// # Errors
 /// [`OsError`] when /proc is not there.
 pub fn thread_count() -> Result<u64, OsError> {
-    let call = "read /proc/self/stat";
-    let stat = fs::read_to_string("/proc/self/stat").map_err(|error| OsError::from_io(call, &error))?;
+    let call = READ_OWN_STAT;
+    let stat = read_stat("/proc/self/stat").map_err(|error| OsError::from_io(call, &error))?;
     number_field(&stat, 20).ok_or(OsError { call, errno: libc::EIO })
 }
 
@@ -113,7 +114,7 @@ enum Found {
 
 fn find(pid: u32) -> Result<Found, OsError> {
     let call = "read /proc/<pid>/stat";
-    let stat = match fs::read_to_string(format!("/proc/{pid}/stat")) {
+    let stat = match read_stat(&format!("/proc/{pid}/stat")) {
         Ok(stat) => stat,
         // That it is not listed proves nothing: /proc can be told to hide what this user may not look into.
         Err(error)
@@ -134,6 +135,11 @@ fn find(pid: u32) -> Result<Found, OsError> {
         return Ok(Found::Nobody);
     }
     start_ticks(&stat).map(Found::Since).ok_or(OsError { call, errno: libc::EIO })
+}
+
+/// A `stat` file. The process's name in it is any bytes, and need not be text.
+fn read_stat(path: &str) -> io::Result<String> {
+    fs::read(path).map(|stat| String::from_utf8_lossy(&stat).into_owned())
 }
 
 /// Since when a process runs, in ticks since boot, by its `stat` file.
@@ -259,6 +265,30 @@ mod tests {
             (Some("S"), Some(9), Some(777))
         );
         assert_eq!(field("no name", 3), None);
+    }
+
+    #[test]
+    fn a_name_that_is_no_text_hides_nothing() {
+        let process = start_fork(|| {
+            // SAFETY: the name ends in a NUL and outlives the call.
+            unsafe { libc::prctl(libc::PR_SET_NAME, c"\xff) Z 0".as_ptr()) };
+            let here = ProcessMark::current().unwrap();
+            assert_eq!((here.liveness(), thread_count()), (Ok(Liveness::Live), Ok(1)));
+            std::thread::sleep(std::time::Duration::from_secs(60));
+            0
+        });
+        let pid = process.pid().cast_unsigned();
+        let limit = std::time::Instant::now().checked_add(std::time::Duration::from_secs(10)).unwrap();
+        while !command_name(pid).is_some_and(|name| name.starts_with('\u{fffd}')) {
+            assert!(std::time::Instant::now() < limit, "it never named itself");
+            std::thread::yield_now();
+        }
+        let found = find(pid);
+        process.send(libc::SIGKILL).unwrap();
+        while process.ended().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        assert!(matches!(found, Ok(Found::Since(_))));
     }
 
     #[test]
