@@ -7,6 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use bufabi_core::wire::body::ShmName;
 
 use super::error::{OsError, retry};
+use super::memfd;
 
 /// The name as the operating system wants it: a slash, at most 32 bytes, a NUL.
 struct ObjectPath([u8; 34]);
@@ -61,14 +62,13 @@ pub fn open(name: &ShmName, how: Open) -> Result<OwnedFd, OsError> {
 pub fn reserve(fd: BorrowedFd<'_>, nbytes: u64) -> Result<(), OsError> {
     let call = "posix_fallocate";
     let length = i64::try_from(nbytes).map_err(|_| OsError { call, errno: libc::EFBIG })?;
-    loop {
-        // SAFETY: it takes numbers alone.
-        let errno = unsafe { libc::posix_fallocate(fd.as_raw_fd(), 0, length) };
-        match errno {
-            0 => return Ok(()),
-            libc::EINTR => {}
-            errno => return Err(OsError { call, errno }),
-        }
+    // All at once: a file system that can never have so many bytes says so before it gives any.
+    // SAFETY: it takes numbers alone.
+    match unsafe { libc::posix_fallocate(fd.as_raw_fd(), 0, length) } {
+        0 => Ok(()),
+        // A kernel that ends it for a signal has undone all of it, and a timer's signals would have it do so for ever.
+        libc::EINTR => memfd::reserve(fd, nbytes),
+        errno => Err(OsError { call, errno }),
     }
 }
 
