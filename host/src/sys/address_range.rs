@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use super::error::OsError;
-use super::memory::{Protection, unmap};
+use super::memory::{Protection, mmap, unmap};
 
 /// Reserves `nbytes` bytes of addresses at a multiple of `alignment`, a power of two. Nothing can be done there yet.
 ///
@@ -18,7 +18,7 @@ pub fn reserve(nbytes: usize, alignment: usize) -> Result<NonNull<u8>, OsError> 
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: the kernel chooses addresses that nothing uses; nothing that exists is changed.
-    let found = unsafe { map(core::ptr::null_mut(), whole, libc::PROT_NONE, flags, -1) }?;
+    let found = unsafe { mmap(core::ptr::null_mut(), whole, libc::PROT_NONE, flags, -1) }?;
     // Less than `alignment`, which is how many bytes more than wanted there are.
     let before = found.as_ptr().align_offset(alignment).min(alignment);
     // SAFETY: it lies within what was just reserved.
@@ -47,7 +47,7 @@ pub fn reserve(nbytes: usize, alignment: usize) -> Result<NonNull<u8>, OsError> 
 pub unsafe fn put(base: NonNull<u8>, nbytes: usize, fd: BorrowedFd<'_>) -> Result<(), OsError> {
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     // SAFETY: the caller owns the range, and nothing refers to it.
-    unsafe { map(base.as_ptr().cast(), nbytes, libc::PROT_NONE, flags, fd.as_raw_fd()) }?;
+    unsafe { mmap(base.as_ptr().cast(), nbytes, libc::PROT_NONE, flags, fd.as_raw_fd()) }?;
     Ok(())
 }
 
@@ -61,7 +61,7 @@ pub unsafe fn put(base: NonNull<u8>, nbytes: usize, fd: BorrowedFd<'_>) -> Resul
 pub unsafe fn take_out(base: NonNull<u8>, nbytes: usize) -> Result<(), OsError> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: the caller owns the range, and nothing refers to it.
-    unsafe { map(base.as_ptr().cast(), nbytes, libc::PROT_NONE, flags, -1) }?;
+    unsafe { mmap(base.as_ptr().cast(), nbytes, libc::PROT_NONE, flags, -1) }?;
     Ok(())
 }
 
@@ -78,29 +78,6 @@ pub unsafe fn protect(base: NonNull<u8>, nbytes: usize, protection: Protection) 
         libc::mprotect(base.as_ptr().cast(), nbytes, protection.flags())
     })?;
     Ok(())
-}
-
-/// # Safety
-/// Nothing refers to what is at `base`, if it is not null and the flags say to use it.
-unsafe fn map(
-    base: *mut libc::c_void,
-    nbytes: usize,
-    protection: i32,
-    flags: i32,
-    fd: i32,
-) -> Result<NonNull<u8>, OsError> {
-    let call = "mmap";
-    loop {
-        // SAFETY: the caller says that nothing refers to what it may replace.
-        let found = unsafe { libc::mmap(base, nbytes, protection, flags, fd, 0) };
-        if found != libc::MAP_FAILED {
-            return NonNull::new(found.cast()).ok_or(OsError { call, errno: libc::EFAULT });
-        }
-        let error = OsError::last(call);
-        if error.errno != libc::EINTR {
-            return Err(error);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::error::{OsError, retry};
 
@@ -143,8 +143,16 @@ impl AsFd for Watch {
     }
 }
 
+/// The moment so long from now; in a century at most, so that no clock passes its end.
+#[must_use]
+pub fn deadline(limit: Duration) -> Instant {
+    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+    let now = Instant::now();
+    now.checked_add(limit.min(CENTURY)).unwrap_or(now)
+}
+
 /// Whole milliseconds from now on, rounded up so that nothing wakes too early; -1 is no limit.
-fn milliseconds_until(until: Option<Instant>) -> i32 {
+pub(super) fn milliseconds_until(until: Option<Instant>) -> i32 {
     let Some(until) = until else { return -1 };
     let left = until.saturating_duration_since(Instant::now());
     i32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
@@ -154,7 +162,6 @@ fn milliseconds_until(until: Option<Instant>) -> i32 {
 #[expect(clippy::arithmetic_side_effects, reason = "test arithmetic")]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn tokens(watch: &Watch, milliseconds: u64) -> Vec<u64> {
         let mut tokens = Vec::new();
@@ -182,6 +189,13 @@ mod tests {
         watch.remove(second.as_fd()).unwrap();
         second.ring().unwrap();
         assert_eq!(tokens(&watch, 1), [0; 0]);
+    }
+
+    #[test]
+    fn a_limit_that_no_clock_holds_is_far_away_and_not_over() {
+        let year = Duration::from_secs(365 * 24 * 3600);
+        assert!(deadline(Duration::MAX) > Instant::now() + 90 * year);
+        assert!(deadline(Duration::ZERO) <= Instant::now());
     }
 
     #[test]

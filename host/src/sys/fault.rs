@@ -48,24 +48,25 @@ static PREVIOUS: OnceLock<libc::sigaction> = OnceLock::new();
 /// # Errors
 /// [`OsError`].
 pub fn survive_shrinking_objects() -> Result<(), OsError> {
-    PAGE_SIZE.store(page_size(), Ordering::Relaxed);
-    if PREVIOUS.get().is_some() {
+    /// It is installed. The lock is held until it is, so that nobody goes on before.
+    static IS_INSTALLED: Mutex<bool> = Mutex::new(false);
+    let mut is_installed = IS_INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
+    if *is_installed {
         return Ok(());
     }
+    PAGE_SIZE.store(page_size(), Ordering::Relaxed);
     // SAFETY: all zero bits are a legal action: the default one, with an empty mask.
     let mut previous: libc::sigaction = unsafe { core::mem::zeroed() };
     // SAFETY: `previous` is writable; no action is set.
     retry("sigaction", || unsafe { libc::sigaction(libc::SIGBUS, core::ptr::null(), &raw mut previous) })?;
-    if PREVIOUS.set(previous).is_err() {
-        return Ok(());
-    }
-    let mut action = previous;
+    let mut action = *PREVIOUS.get_or_init(|| previous);
     action.sa_sigaction = handler_address(on_bus_error);
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
     // SAFETY: `action` is readable, and its handler makes no call that a handler must not make.
     retry("sigaction", || unsafe {
         libc::sigaction(libc::SIGBUS, &raw const action, core::ptr::null_mut())
     })?;
+    *is_installed = true;
     Ok(())
 }
 
@@ -124,9 +125,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         self.suspend();
-        if self.0 < CAPACITY {
-            FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
-        }
+        FREE.lock().unwrap_or_else(PoisonError::into_inner).push(self.0);
     }
 }
 
@@ -155,7 +154,7 @@ fn replace_page(address: usize) -> bool {
     let count = NEXT.load(Ordering::Acquire);
     let holds = |slot: &&Slot| {
         let base = slot.base.load(Ordering::Acquire);
-        base > 1
+        base != 0
             && address.checked_sub(base).is_some_and(|offset| offset < slot.nbytes.load(Ordering::Relaxed))
     };
     let Some(slot) = SLOTS.iter().take(count).find(holds) else { return false };

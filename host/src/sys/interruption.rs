@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::error::{OsError, retry};
+use super::signal;
 
 /// Signals that came.
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -23,13 +24,8 @@ impl Interruptions {
     /// # Errors
     /// [`OsError`]: EINVAL for a time that the operating system does not take.
     pub fn begin(every: Duration) -> Result<Self, OsError> {
-        // SAFETY: all zero bits are a legal action: the default one, with an empty mask.
-        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
-        action.sa_sigaction = handler_address(count_one);
-        // SAFETY: `action` is readable, and its handler does nothing but count in an atomic.
-        retry("sigaction", || unsafe {
-            libc::sigaction(libc::SIGALRM, &raw const action, core::ptr::null_mut())
-        })?;
+        // SAFETY: the handler does nothing but count in an atomic.
+        unsafe { signal::handle(libc::SIGALRM, count_one, 0) }?;
         set_timer(every)?;
         Ok(Self(()))
     }
@@ -60,9 +56,4 @@ fn set_timer(every: Duration) -> Result<(), OsError> {
         libc::setitimer(libc::ITIMER_REAL, &raw const timer, core::ptr::null_mut())
     })?;
     Ok(())
-}
-
-#[expect(clippy::as_conversions, reason = "the operating system takes a handler's address as a number")]
-fn handler_address(handler: extern "C" fn(i32)) -> usize {
-    handler as *const () as usize
 }

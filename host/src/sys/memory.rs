@@ -56,12 +56,27 @@ pub fn map_copied(nbytes: usize) -> Result<NonNull<u8>, OsError> {
 }
 
 fn map(nbytes: usize, protection: Protection, flags: i32, fd: i32) -> Result<NonNull<u8>, OsError> {
+    // SAFETY: the kernel chooses addresses that nothing uses; nothing that exists is changed.
+    unsafe { mmap(core::ptr::null_mut(), nbytes, protection.flags(), flags, fd) }
+}
+
+/// The call itself, made again as long as a signal interrupts it. `fd` is mapped from its first byte on; -1 is none.
+///
+/// # Safety
+/// If the flags say that `base` is to be used, nothing refers to the `nbytes` bytes from there on.
+pub(super) unsafe fn mmap(
+    base: *mut libc::c_void,
+    nbytes: usize,
+    protection: i32,
+    flags: i32,
+    fd: i32,
+) -> Result<NonNull<u8>, OsError> {
     let call = "mmap";
     loop {
-        // SAFETY: the kernel chooses addresses that nothing uses; nothing that exists is changed.
-        let base = unsafe { libc::mmap(core::ptr::null_mut(), nbytes, protection.flags(), flags, fd, 0) };
-        if base != libc::MAP_FAILED {
-            return NonNull::new(base.cast()).ok_or(OsError { call, errno: libc::EFAULT });
+        // SAFETY: the caller says that nothing refers to what it may replace.
+        let found = unsafe { libc::mmap(base, nbytes, protection, flags, fd, 0) };
+        if found != libc::MAP_FAILED {
+            return NonNull::new(found.cast()).ok_or(OsError { call, errno: libc::EFAULT });
         }
         let error = OsError::last(call);
         if error.errno != libc::EINTR {

@@ -20,6 +20,7 @@ pub mod process_mark;
 pub mod program;
 pub mod random;
 pub mod shm;
+pub mod signal;
 pub mod socket;
 #[cfg(test)]
 pub(crate) mod testing;

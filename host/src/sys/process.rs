@@ -4,10 +4,12 @@ use core::fmt;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 use bufabi_core::Code;
 
 use super::error::{OsError, retry};
+use super::event::milliseconds_until;
 use super::process_mark::thread_count;
 
 /// This process's number, in its own namespace.
@@ -77,28 +79,17 @@ impl fmt::Display for ForkError {
 
 impl std::error::Error for ForkError {}
 
-/// Names this process in what lists processes; at most 15 bytes of it are kept.
+/// Names this process in what lists processes; of it are kept as many whole characters as 15 bytes hold.
 ///
 /// # Errors
 /// [`OsError`].
 pub fn set_name(name: &str) -> Result<(), OsError> {
     let mut text = [0_u8; 16];
-    text.iter_mut().take(15).zip(name.as_bytes()).for_each(|(slot, byte)| *slot = *byte);
+    let kept = name.as_bytes().iter().take(name.floor_char_boundary(15));
+    text.iter_mut().zip(kept).for_each(|(slot, byte)| *slot = *byte);
     // SAFETY: the text ends in a NUL and outlives the call.
     retry("prctl", || unsafe { libc::prctl(libc::PR_SET_NAME, text.as_ptr()) })?;
     Ok(())
-}
-
-/// Whether this process ignores a signal, as one does from its start that outlives its terminal or runs in the background.
-///
-/// # Errors
-/// [`OsError`]: EINVAL when there is no such signal.
-pub fn ignores(signal: i32) -> Result<bool, OsError> {
-    let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: `action` is writable and large enough for one answer, and nothing is changed.
-    retry("sigaction", || unsafe { libc::sigaction(signal, core::ptr::null(), action.as_mut_ptr()) })?;
-    // SAFETY: the call succeeded, so it wrote all of it.
-    Ok(unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN)
 }
 
 /// Whether some process of this namespace has that number, be it another user's or one that has ended and was not waited for.
@@ -165,6 +156,18 @@ impl Process {
             libc::syscall(libc::SYS_pidfd_send_signal, self.descriptor.as_raw_fd(), signal, info, 0)
         })?;
         Ok(())
+    }
+
+    /// Waits until it has ended or the time has come, and says whether it has ended. It need be no child.
+    ///
+    /// # Errors
+    /// [`OsError`].
+    pub fn has_ended_by(&self, until: Instant) -> Result<bool, OsError> {
+        let mut ask = libc::pollfd { fd: self.descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: `ask` is one entry, readable and writable. The time left is worked out anew for each attempt.
+        let ready =
+            retry("poll", || unsafe { libc::poll(&raw mut ask, 1, milliseconds_until(Some(until))) })?;
+        Ok(ready > 0)
     }
 
     /// How a child ended, after which nothing is left of it; `None` while it runs.

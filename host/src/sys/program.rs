@@ -47,16 +47,15 @@ mod tests {
     use std::fs::File;
     use std::os::fd::AsFd;
     use std::process::Stdio;
+    use std::time::Duration;
 
     use super::*;
-    use crate::sys::event::Watch;
+    use crate::sys::event::deadline;
     use crate::sys::memfd::{self, Pages};
     use crate::sys::process::Ending;
 
     fn ending(process: &Process) -> Ending {
-        let watch = Watch::new().unwrap();
-        watch.add_process(process.as_fd(), 1).unwrap();
-        watch.wait(None, |_| {}).unwrap();
+        assert!(process.has_ended_by(deadline(Duration::from_secs(60))).unwrap());
         process.ended().unwrap().unwrap()
     }
 

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use super::error::{OsError, retry};
+use super::event::milliseconds_until;
 
 /// Bytes that an abstract name can have, its leading NUL aside.
 pub const NAME_CAPACITY: usize = 107;
@@ -52,9 +53,9 @@ fn open(flags: i32) -> Result<OwnedFd, OsError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// An abstract name as an address: a leading NUL, and exactly its own bytes.
-fn address(name: &[u8]) -> Result<(libc::sockaddr_un, u32), OsError> {
-    let too_long = OsError { call: "bind", errno: libc::ENAMETOOLONG };
+/// An abstract name as an address, for `call`: a leading NUL, and exactly its own bytes.
+fn address(name: &[u8], call: &'static str) -> Result<(libc::sockaddr_un, u32), OsError> {
+    let too_long = OsError { call, errno: libc::ENAMETOOLONG };
     // SAFETY: all zero bits are a legal address.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = u16::try_from(libc::AF_UNIX).map_err(|_| too_long)?;
@@ -70,7 +71,7 @@ fn address(name: &[u8]) -> Result<(libc::sockaddr_un, u32), OsError> {
 /// # Errors
 /// [`OsError`]: EADDRINUSE when somebody has that name, EMFILE, ENFILE, ENAMETOOLONG.
 pub fn listen(name: &[u8], backlog: i32) -> Result<OwnedFd, OsError> {
-    let (address, length) = address(name)?;
+    let (address, length) = address(name, "bind")?;
     let socket = open(libc::SOCK_NONBLOCK)?;
     // SAFETY: `address` is readable for `length` bytes, which is less than its size.
     retry("bind", || unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) })?;
@@ -107,7 +108,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> Result<Option<OwnedFd>, OsError> {
 /// [`OsError`]: ECONNREFUSED when nobody listens, ETIMEDOUT when the queue stays full, EMFILE, ENFILE.
 pub fn connect(name: &[u8], until: Instant) -> Result<OwnedFd, OsError> {
     let call = "connect";
-    let (address, length) = address(name)?;
+    let (address, length) = address(name, call)?;
     let socket = open(0)?;
     loop {
         let left = until.saturating_duration_since(Instant::now());
@@ -306,13 +307,7 @@ pub fn wait(
     let wanted = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut fds = [wanted(socket.as_raw_fd()), wanted(process.map_or(-1, |process| process.as_raw_fd()))];
     // SAFETY: `fds` is writable and has two elements. The time left is worked out anew for each attempt.
-    retry("poll", || unsafe { libc::poll(fds.as_mut_ptr(), 2, milliseconds(until)) })?;
+    retry("poll", || unsafe { libc::poll(fds.as_mut_ptr(), 2, milliseconds_until(Some(until))) })?;
     let [socket, process] = fds;
     Ok(Ready { socket: socket.revents != 0, process: process.revents != 0 })
-}
-
-/// Whole milliseconds from now on, rounded up.
-fn milliseconds(until: Instant) -> i32 {
-    let left = until.saturating_duration_since(Instant::now());
-    i32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX)
 }

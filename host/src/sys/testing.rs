@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::error::retry;
 use super::process::{Ending, Process, exit_now};
+use super::signal;
 
 /// Signals that came.
 static INTERRUPTIONS: AtomicU64 = AtomicU64::new(0);
@@ -25,18 +26,8 @@ pub(crate) struct Interruptions {
 
 impl Interruptions {
     pub(crate) fn begin() -> Self {
-        // SAFETY: all zero bits are a legal action: the default one, with an empty mask.
-        let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
-        #[expect(
-            clippy::as_conversions,
-            reason = "the operating system takes a handler's address as a number"
-        )]
-        {
-            action.sa_sigaction = count_interruption as extern "C" fn(i32) as usize;
-        }
-        // SAFETY: `action` is readable, and its handler only counts.
-        let set = unsafe { libc::sigaction(libc::SIGUSR2, &raw const action, core::ptr::null_mut()) };
-        assert_eq!(set, 0);
+        // SAFETY: the handler only counts.
+        unsafe { signal::handle(libc::SIGUSR2, count_interruption, 0) }.unwrap();
         // SAFETY: it takes nothing.
         let target = unsafe { libc::pthread_self() };
         let is_over = Arc::new(AtomicBool::new(false));
