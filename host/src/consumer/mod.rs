@@ -22,6 +22,7 @@ use crate::backend::{self, Backend, ResolveError};
 use crate::memory::{Mapping, Operand};
 use crate::owner::Endpoint;
 use crate::sys::OsError;
+use crate::sys::memory::slots;
 use crate::sys::random::random_bytes;
 
 /// Identities that a consumer has mapped at once, unless its maker says otherwise.
@@ -128,16 +129,16 @@ impl Consumer {
     /// A consumer of those kinds of backings, with so many mapped at once.
     ///
     /// # Errors
-    /// [`OsError`] when no random bytes can be had.
+    /// [`OsError`] when no random bytes can be had, or the machine has no memory for so many.
     pub fn with_backends(
         endpoint: Option<Endpoint>,
         backends: Vec<Box<dyn Backend>>,
         capacity: usize,
     ) -> Result<Self, OsError> {
         let [low, high] = [random_bytes()?, random_bytes()?].map(u64::from_le_bytes);
-        let slots = core::iter::repeat_with(|| ImportSlot::EMPTY).take(capacity).collect();
-        let buckets = vec![ImportBucket::EMPTY; ImportBucket::count_for(capacity)].into_boxed_slice();
-        let table = ImportTable::new(KeyedHash::new([low, high]), slots, buckets);
+        let entries = slots(capacity, || ImportSlot::EMPTY)?;
+        let buckets = slots(ImportBucket::count_for(capacity), || ImportBucket::EMPTY)?;
+        let table = ImportTable::new(KeyedHash::new([low, high]), entries, buckets);
         let state = State { table, counters: Counters::default(), is_closed: false };
         Ok(Self { state: Mutex::new(state), settled: Condvar::new(), endpoint, backends })
     }

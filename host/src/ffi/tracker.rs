@@ -2,9 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bufabi_core::dependencies::{
-    Argument, Capacities, Cause, Edge, Handle, Hazard, Policy, Storage, Tracker,
-};
+use bufabi_core::dependencies::{Argument, Capacities, Cause, Edge, Handle, Hazard, Policy, Tracker};
 use bufabi_core::wire::identity::RawIdentity;
 use bufabi_core::{Code, KeyedHash};
 use zerocopy::{FromBytes, Immutable};
@@ -14,7 +12,7 @@ use super::handle::{Kind, Table};
 use super::parameter::{Out, OutSlice, apart_from, given, given_slice, span_of, span_of_slice};
 use super::status::Status;
 use super::task_args::{self, TaskArgsHandle};
-use crate::orchestrator::TrackerMemory;
+use crate::orchestrator::{TrackerMemory, allocate};
 use crate::sys::random::random_bytes;
 
 /// All orders: reads wait for writes, writes for writes and reads.
@@ -207,7 +205,7 @@ pub unsafe extern "C" fn bufabi_tracker_create(
             POLICY_PRODUCERS => Policy::Producers,
             _ => return Err(Code::OptionUnknown),
         };
-        let storage = Storage::allocate(&capacities.decode()?);
+        let storage = allocate(&capacities.decode()?).map_err(|error| noted(error.code(), &error))?;
         let random = || random_bytes().map(u64::from_le_bytes).map_err(|error| noted(error.code(), &error));
         let tracker = Tracker::new(policy, KeyedHash::new([random()?, random()?]), storage);
         out.set(TrackerHandle { token: TABLE.insert(Mutex::new(tracker))? });

@@ -12,6 +12,7 @@ mod run;
 pub use error::SubmitError;
 pub use finished::{Cause, Finished, TaskFailed, TaskId};
 pub use memory::TrackerMemory;
+pub(crate) use memory::allocate;
 pub use run::Orchestrator;
 
 use bufabi_core::dependencies::Capacities;
@@ -41,22 +42,10 @@ pub const DEFAULT_CAPACITIES: Capacities =
 
 #[cfg(test)]
 mod tests {
-    use bufabi_core::dependencies::{
-        ArgumentSlot, BackingSlot, Edge, EntrySlot, GroupSlot, LinkSlot, PieceSlot, TaskSlot,
-    };
-
     use super::*;
 
     #[test]
     fn the_default_capacities_take_what_their_text_says() {
-        let Capacities { tasks, links, entries, pieces, backings, arguments, edges, .. } = DEFAULT_CAPACITIES;
-        let nbytes = tasks * size_of::<TaskSlot>()
-            + links * size_of::<LinkSlot>()
-            + entries * (size_of::<EntrySlot>() + size_of::<GroupSlot>() + size_of::<u32>())
-            + pieces * 2 * size_of::<PieceSlot>()
-            + backings * (size_of::<BackingSlot>() + size_of::<u32>())
-            + arguments * size_of::<ArgumentSlot>()
-            + edges * size_of::<Edge>();
-        assert_eq!(nbytes >> 20, 14);
+        assert_eq!(memory::nbytes(&DEFAULT_CAPACITIES) >> 20, 14);
     }
 }

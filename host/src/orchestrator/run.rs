@@ -4,11 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Instant;
 
 use bufabi_core::KeyedHash;
-use bufabi_core::dependencies::{Argument, Capacities, Handle, Policy, Ready, Storage, Tracker};
+use bufabi_core::dependencies::{Argument, Capacities, Handle, Policy, Ready, Tracker};
 
 use super::error::SubmitError;
 use super::finished::{Cause, Finished, TaskFailed, TaskId};
-use super::memory::TrackerMemory;
+use super::memory::{TrackerMemory, allocate};
 use super::node::Node;
 use super::{DEFAULT_CAPACITIES, Member};
 use crate::sys::OsError;
@@ -50,11 +50,11 @@ impl Orchestrator {
     /// As [`new`](Self::new), for so much at once.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// As [`new`](Self::new), and ENOMEM when the machine has no memory for so much.
     pub fn with_capacities(workers: Workers, capacities: &Capacities) -> Result<Self, OsError> {
         // Views come from outside, and must not choose where they land in the tracker's tables.
         let seed = [random_bytes()?, random_bytes()?].map(u64::from_le_bytes);
-        let storage = Storage::<TrackerMemory>::allocate(capacities);
+        let storage = allocate(capacities)?;
         let leaves = workers.len();
         Ok(Self {
             workers,

@@ -29,6 +29,7 @@ use self::create::make_object;
 use self::wrapped::Wraps;
 use crate::memory::Mapping;
 use crate::sys::OsError;
+use crate::sys::memory::slots;
 use crate::sys::process::current_pid;
 use crate::sys::random::random_bytes;
 
@@ -63,10 +64,10 @@ impl Endpoint {
     /// As [`new`](Self::new), with so many identities alive at once.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// As [`new`](Self::new), and ENOMEM when the machine has no memory for so many.
     pub fn with_capacity(capacity: usize) -> Result<Self, OsError> {
         let owner_instance_id = OwnerInstanceId(random_bytes()?);
-        let slots = core::iter::repeat_with(OwnerSlot::default).take(capacity).collect();
+        let slots = slots(capacity, OwnerSlot::default)?;
         Ok(Self(Arc::new(Shared {
             creator: current_pid(),
             owner_instance_id,

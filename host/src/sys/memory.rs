@@ -4,6 +4,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use super::error::{OsError, retry};
+use super::memfd;
 
 /// Bytes of a page.
 #[must_use]
@@ -12,6 +13,32 @@ pub fn page_size() -> usize {
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(4096)
 }
+
+/// As many slots as that, each made anew. A number from outside may be larger than the machine has memory for, and an allocation that fails
+/// would end the process.
+///
+/// # Errors
+/// [`OsError`]: ENOMEM.
+pub(crate) fn slots<T>(count: usize, make: impl FnMut() -> T) -> Result<Box<[T]>, OsError> {
+    check_room(count.saturating_mul(size_of::<T>()))?;
+    let mut slots = Vec::new();
+    slots.try_reserve_exact(count).map_err(|_| NO_ROOM)?;
+    slots.resize_with(count, make);
+    Ok(slots.into_boxed_slice())
+}
+
+/// The machine could give `nbytes` bytes of memory now, by its own estimate.
+///
+/// # Errors
+/// [`OsError`]: ENOMEM.
+pub(crate) fn check_room(nbytes: usize) -> Result<(), OsError> {
+    /// What any machine has: not worth asking.
+    const LITTLE: usize = 64 << 20;
+    let fits = |available| u64::try_from(nbytes).is_ok_and(|nbytes| nbytes <= available);
+    if nbytes <= LITTLE || memfd::available().is_none_or(fits) { Ok(()) } else { Err(NO_ROOM) }
+}
+
+const NO_ROOM: OsError = OsError { call: "malloc", errno: libc::ENOMEM };
 
 /// What may be done with mapped memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,4 +136,17 @@ pub unsafe fn leave_out_of_forks(base: NonNull<u8>, nbytes: usize) -> Result<(),
     // SAFETY: the caller owns the mapping; in this process nothing about it changes.
     retry("madvise", || unsafe { libc::madvise(base.as_ptr().cast(), nbytes, libc::MADV_DONTFORK) })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_slots_than_the_machine_has_memory_for_are_an_error_and_no_end() {
+        assert_eq!(slots(3, || 7_u64).as_deref(), Ok(&[7; 3][..]));
+        for count in [1 << 44, usize::MAX] {
+            assert_eq!(slots(count, || 0_u64), Err(NO_ROOM));
+        }
+    }
 }
