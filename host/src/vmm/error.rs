@@ -7,6 +7,7 @@ use bufabi_core::wire::backend::BackendKind;
 use bufabi_core::wire::descriptor::FieldSet;
 use bufabi_core::{Access, Code, Identity, OwnerInstanceId};
 
+use super::memfd::REPLY_SIZE;
 use crate::sys::OsError;
 use crate::sys::ascendcl::{AclError, AscendCl, LoadError};
 
@@ -28,7 +29,7 @@ pub enum VmmError {
         /// The handle.
         handle: NonZeroU64,
     },
-    /// A process that is to be let at it has ended.
+    /// A process that was to be permitted has ended.
     PeerEnded {
         /// Its number.
         pid: i32,
@@ -199,6 +200,21 @@ impl Claim {
             Self::MemoryBytes => "size of the memory",
         }
     }
+
+    /// A value of it, as other messages show such a value.
+    fn shown(self, value: u64) -> impl fmt::Display {
+        fmt::from_fn(move |f| match self {
+            Self::Handle => write!(f, "{value:#x}"),
+            Self::Owner => write!(f, "{}", OwnerInstanceId(value.to_le_bytes())),
+            Self::Access => match u8::try_from(value).ok().and_then(Access::from_wire) {
+                Some(access) => write!(f, "{access}"),
+                None => write!(f, "{value}"),
+            },
+            Self::BufferId | Self::Generation | Self::DeviceId | Self::MappingBytes | Self::MemoryBytes => {
+                write!(f, "{value}")
+            }
+        })
+    }
 }
 
 /// What is wrong with an answer's form.
@@ -226,18 +242,16 @@ pub enum ReplyFault {
     TooManyFiles,
 }
 
-impl ReplyFault {
-    /// It in words.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
+impl fmt::Display for ReplyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Closed => "the connection was closed with no answer",
-            Self::Length { .. } => "it has another length",
-            Self::Magic => "it does not begin as an answer does",
-            Self::Status { .. } => "its status does not exist",
-            Self::CallsRequestBroken => "it calls the request broken",
-            Self::Field => "a field has a value that does not exist",
-            Self::TooManyFiles => "it came with more file descriptors than it should",
+            Self::Closed => f.write_str("the connection was closed with no answer"),
+            Self::Length { found } => write!(f, "an answer has {REPLY_SIZE} bytes, found {found}"),
+            Self::Magic => f.write_str("it does not begin as an answer does"),
+            Self::Status { found } => write!(f, "no answer has the status {found}"),
+            Self::CallsRequestBroken => f.write_str("it calls the request broken"),
+            Self::Field => f.write_str("a field has a value that does not exist"),
+            Self::TooManyFiles => f.write_str("it came with more file descriptors than it should"),
         }
     }
 }
@@ -338,7 +352,7 @@ impl fmt::Display for VmmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::OwnerGone { owner } => write!(f, "the owner {owner}, or its broker, is gone"),
-            Self::PeerEnded { pid } => write!(f, "process {pid}, which was to be let at it, has ended"),
+            Self::PeerEnded { pid } => write!(f, "process {pid}, which was to be permitted, has ended"),
             Self::HandleUnknown { handle } => {
                 write!(f, "handle {handle:#x} was revoked, or never was")
             }
@@ -349,7 +363,7 @@ impl fmt::Display for VmmError {
                 write!(f, "{identity} is this endpoint's own: it is not imported, its own mapping is used")
             }
             Self::Mismatch { field, claimed, found } => {
-                let name = field.name();
+                let (name, claimed, found) = (field.name(), field.shown(claimed), field.shown(found));
                 write!(f, "{name}: the descriptor claims {claimed}, but the owner has {found}")
             }
             Self::NotSupported { call } => write!(f, "{call}: the driver does not support it here"),
@@ -379,7 +393,7 @@ impl fmt::Display for VmmError {
             Self::BrokerForeign { expected, found } => {
                 write!(f, "user {found} serves the owner's address, not user {expected}")
             }
-            Self::ReplyBroken(fault) => write!(f, "the broker's answer is broken: {}", fault.name()),
+            Self::ReplyBroken(fault) => write!(f, "the broker's answer is broken: {fault}"),
             Self::FileMissing => f.write_str("the broker consents, but sent no file descriptor"),
             Self::NotSealed => {
                 f.write_str("the broker's file is not memory that is sealed against shrinking")
@@ -406,3 +420,30 @@ impl fmt::Display for VmmError {
 }
 
 impl std::error::Error for VmmError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_told_as_it_is_told_elsewhere() {
+        let told = |field, claimed, found| VmmError::Mismatch { field, claimed, found }.to_string();
+        let owner = |byte| u64::from_le_bytes([byte; 8]);
+        for (message, expected) in [
+            (
+                told(Claim::Handle, 0x1_0000_0002, 3),
+                "shareable_handle: the descriptor claims 0x100000002, but the owner has 0x3",
+            ),
+            (
+                told(Claim::Owner, owner(0xab), owner(1)),
+                "owner_instance_id: the descriptor claims abababababababab, but the owner has 0101010101010101",
+            ),
+            (told(Claim::Access, 2, 0), "access: the descriptor claims READWRITE, but the owner has READ"),
+            (told(Claim::Generation, 2, 3), "generation: the descriptor claims 2, but the owner has 3"),
+        ] {
+            assert_eq!(message, expected);
+        }
+        let short = VmmError::ReplyBroken(ReplyFault::Length { found: 71 });
+        assert_eq!(short.to_string(), "the broker's answer is broken: an answer has 72 bytes, found 71");
+    }
+}

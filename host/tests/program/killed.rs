@@ -103,8 +103,8 @@ impl Kill<'_> {
             Some(0) => assert_eq!(complaint, "", "{what}"),
             code => {
                 assert_eq!(code, Some(3), "{what}: {complaint}");
-                // Its killing, what it owned, or that it was to be let at something.
-                let clear = ["was killed by SIGKILL", "the owner", "let at it, has ended"];
+                // Its killing, what it owned, or that it was to be permitted something.
+                let clear = ["was killed by SIGKILL", "the owner", "permitted, has ended"];
                 let is_clear = clear.iter().any(|clear| complaint.contains(clear));
                 assert!(is_killed && is_clear, "{what}: {complaint}");
             }

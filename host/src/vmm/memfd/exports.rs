@@ -1,14 +1,14 @@
 //! What an owner exports: handles, what is behind each, and which processes may import it.
 
 use core::num::NonZeroU64;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::protocol::Refusal;
+use crate::sys::OsError;
 use crate::sys::process::Process;
 use crate::sys::random::random_bytes;
-use crate::sys::{OsError, socket};
 use crate::vmm::{Admission, AllocationRequest, Shareable, VmmError};
 
 /// Handles that can be exported at once: each keeps a file descriptor open, and systems give a process about that many.
@@ -144,7 +144,7 @@ impl Exports {
 /// A process has not ended.
 fn is_running(process: &Process) -> bool {
     // A descriptor that cannot be asked counts as ended, which only refuses.
-    socket::wait(process.as_fd(), None, Instant::now()).is_ok_and(|ready| !ready.socket)
+    process.has_ended_by(Instant::now()).is_ok_and(|has_ended| !has_ended)
 }
 
 /// A handle for a slot: guessing it takes as many tries as there are random numbers, and it is never 0.

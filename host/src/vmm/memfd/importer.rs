@@ -8,27 +8,28 @@ use zerocopy::IntoBytes;
 
 use super::protocol::{RawReply, RawRequest, Refusal, address};
 use super::{MemfdOptions, check_granular};
-use crate::sys::memfd::seals;
+use crate::sys::event::deadline;
+use crate::sys::memfd::{Seals, seals};
 use crate::sys::process::Process;
 use crate::sys::socket::{self, Received};
 use crate::sys::{OsError, shm};
 use crate::vmm::{Claim, ReplyFault, Shareable, VmmError};
 
 /// The file of what a descriptor names, after everything that can be checked was: the user that serves, the answer field by
-/// field, the file's size, its seals.
+/// field, the file's seals, its size.
 pub(super) fn import(shareable: &Shareable, options: &MemfdOptions) -> Result<OwnedFd, VmmError> {
     check_granular(shareable.mapping_bytes)?;
     let (reply, file) = ask(shareable, options)?;
     reply.check(shareable)?;
-    let found = shm::status(file.as_fd())?.nbytes;
-    if found < shareable.mapping_bytes {
-        let claimed = shareable.mapping_bytes;
+    // The seals first: what cannot shrink any more keeps the size that is seen afterwards.
+    if !seals(file.as_fd())?.is_some_and(Seals::hold_shrink) {
+        return Err(VmmError::NotSealed);
+    }
+    let (claimed, found) = (shareable.mapping_bytes, shm::status(file.as_fd())?.nbytes);
+    if found < claimed {
         return Err(VmmError::Mismatch { field: Claim::MemoryBytes, claimed, found });
     }
-    match seals(file.as_fd())? {
-        Some(seals) if seals.hold_shrink() => Ok(file),
-        Some(_) | None => Err(VmmError::NotSealed),
-    }
+    Ok(file)
 }
 
 /// How one exchange ended that brought no file.
@@ -46,9 +47,7 @@ impl<E: Into<VmmError>> From<E> for Failure {
 
 /// Asks, and asks once more if the connection was closed with no answer.
 fn ask(shareable: &Shareable, options: &MemfdOptions) -> Result<(RawReply, OwnedFd), VmmError> {
-    let now = Instant::now();
-    // A patience that no clock can hold is none.
-    let until = now.checked_add(options.patience).unwrap_or(now);
+    let until = deadline(options.patience);
     for _ in 0..2 {
         match exchange(shareable, options, until) {
             Ok(answer) => return Ok(answer),

@@ -46,6 +46,9 @@ use crate::sys::{OsError, socket};
 /// What sizes are a multiple of, as a device's driver has it.
 pub const GRANULARITY: NonZeroU64 = NonZeroU64::new(2 << 20).expect("it is not 0");
 
+/// Bytes of a broker's answer.
+pub(super) const REPLY_SIZE: usize = protocol::RawReply::SIZE;
+
 /// How an endpoint uses software memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemfdOptions {
