@@ -17,6 +17,7 @@ use super::record::ViewFields;
 use super::status::Status;
 use super::vmm::{VMMS, VmmHandle, admission};
 use crate::owner::{Buffer, Endpoint, OwnError, ReleaseError, WrapError, Wrapped};
+use crate::sys::event;
 use crate::vmm::Shareable;
 
 /// A buffer that an endpoint of this process made or wraps. 0 is none.
@@ -319,9 +320,7 @@ fn release(
     TABLE.remove(buffer.token).map(drop)
 }
 
-/// The moment so long from now; a year at most, so that no clock passes its end.
+/// The moment so long from now.
 pub(super) fn deadline(nanoseconds: u64) -> Instant {
-    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-    let now = Instant::now();
-    now.checked_add(Duration::from_nanos(nanoseconds).min(YEAR)).unwrap_or(now)
+    event::deadline(Duration::from_nanos(nanoseconds))
 }

@@ -1,12 +1,13 @@
 //! Regions: two buffers over which this process and a running task talk.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
+use bufabi_core::region::RegionParts;
 use bufabi_core::{Code, Descriptor, RawDescriptor};
 use zerocopy::{FromBytes, Immutable};
 
 use super::boundary::{answer, noted};
+use super::buffer::deadline;
 use super::consumer::{CONSUMERS, ConsumerHandle};
 use super::endpoint::{ENDPOINTS, EndpointHandle};
 use super::handle::{Kind, Table};
@@ -37,16 +38,20 @@ fn locked(region: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     region.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The memory of a region, for one user.
-pub(super) fn memory(region: RegionHandle) -> Result<(RegionMemory, u64), Code> {
+/// The memory of a region, for one user, and what it consists of.
+fn used(region: RegionHandle) -> Result<(RegionMemory, RegionParts), Code> {
     let region = TABLE.get(region.token)?;
     let region = locked(&region);
     let (memory, parts) = match &*region {
         Shared::Provided(region) => (region.memory(), region.parts()),
         Shared::Attached(region) => (region.memory(), region.parts()),
     };
-    let memory = memory.map_err(|error| noted(error.code(), &error))?;
-    // Where nothing is mapped there is no address.
+    Ok((memory.map_err(|error| noted(error.code(), &error))?, parts))
+}
+
+/// The memory of a region, for one user, and where PAYLOAD is mapped; 0 when it is not.
+pub(super) fn memory(region: RegionHandle) -> Result<(RegionMemory, u64), Code> {
+    let (memory, parts) = used(region)?;
     let base = memory.allows_sleeping().then(|| memory.view(parts).ok()).flatten();
     Ok((memory, base.map_or(0, |view| view.payload().base)))
 }
@@ -169,13 +174,7 @@ pub unsafe extern "C" fn bufabi_region_scalars(region: RegionHandle, scalars: *m
     answer("region_scalars", || {
         // SAFETY: the caller's promise above.
         let out = unsafe { OutSlice::new(scalars, 6) }?;
-        let region = TABLE.get(region.token)?;
-        let region = locked(&region);
-        let (memory, parts) = match &*region {
-            Shared::Provided(region) => (region.memory(), region.parts()),
-            Shared::Attached(region) => (region.memory(), region.parts()),
-        };
-        let memory = memory.map_err(|error| noted(error.code(), &error))?;
+        let (memory, parts) = used(region)?;
         let view = memory.view(parts).map_err(|error| noted(error.code(), &error))?;
         out.set(&view.to_scalars());
         Ok(())
@@ -188,8 +187,7 @@ pub unsafe extern "C" fn bufabi_region_scalars(region: RegionHandle, scalars: *m
 #[unsafe(no_mangle)]
 pub extern "C" fn bufabi_region_release(region: RegionHandle, limit_nanoseconds: u64) -> Status {
     answer("region_release", || {
-        let until = Instant::now().checked_add(Duration::from_nanos(limit_nanoseconds));
-        let until = until.ok_or(Code::Length)?;
+        let until = deadline(limit_nanoseconds);
         let shared = TABLE.get(region.token)?;
         let closed = match &mut *locked(&shared) {
             Shared::Provided(region) => region.close(until),

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use bufabi_host::kernels::StandardKernels;
 use bufabi_host::orchestrator::Orchestrator;
 use bufabi_host::owner::Endpoint;
+use bufabi_host::sys::event::deadline;
 use bufabi_host::worker::{WaitPolicy, Workers};
 use clap::Args;
 
@@ -99,11 +100,4 @@ impl Run {
         };
         Failure::conclude(written.and_then(|()| out.flush()), verdict)
     }
-}
-
-/// The moment so long from now, or in a century if that comes first: the clock counts no further than a few of them.
-fn deadline(after: Duration) -> Instant {
-    const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
-    let now = Instant::now();
-    now.checked_add(after.min(CENTURY)).unwrap_or(now)
 }

@@ -3,13 +3,15 @@
 use std::hint::{black_box, spin_loop};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bufabi_core::wire::body::{Body, ShmName};
 use bufabi_core::{Access, Descriptor};
 use bufabi_host::consumer::Consumer;
 use bufabi_host::memory::{Mapping, Operand};
 use bufabi_host::owner::{Buffer, Endpoint};
+use bufabi_host::sys::event::deadline;
+use bufabi_host::sys::parent::end_with;
 use bufabi_host::sys::process::{Process, fork};
 use bufabi_host::sys::shm::{self, Open};
 use bufabi_host::sys::{OsError, futex};
@@ -82,7 +84,12 @@ struct Partner {
 impl Partner {
     fn new(wait: Wait) -> Result<Self, Failure> {
         let memory = Mapping::inherited(4096).map_err(Failure::machine)?;
+        let parent = Process::current().map_err(Failure::machine)?;
         let process = fork(|| {
+            // Left alone it would wait, and spin, for ever.
+            if end_with(&parent).is_err() {
+                return 1;
+            }
             let (Some(asked), Some(answered)) = (memory.atomic_u32(ASKED), memory.atomic_u32(ANSWERED))
             else {
                 return 1;
@@ -149,10 +156,8 @@ pub(super) fn round_trips(session: &mut Session) -> Result<(), Failure> {
         let empty = TaskRequest { task: 1, member: 0, kernel: 0, tensors: &[], tags: &[], scalars: &[] };
         let mut answer = Ok(());
         let mut round_trip = || {
-            let now = Instant::now();
-            let came = workers.submit(WorkerId(0), &empty).map_err(Failure::machine).and_then(|()| {
-                workers.wait(now.checked_add(PATIENCE).unwrap_or(now)).map_err(Failure::machine)
-            });
+            let submitted = workers.submit(WorkerId(0), &empty).map_err(Failure::machine);
+            let came = submitted.and_then(|()| workers.wait(deadline(PATIENCE)).map_err(Failure::machine));
             if let Err(failure) = came {
                 answer = Err(failure);
             }

@@ -6,10 +6,10 @@ use bufabi_core::View;
 use bufabi_core::wire::backend::BackendKind;
 use bufabi_host::device::memory::WindowPart;
 use bufabi_host::memory::Mapping;
+use bufabi_host::sys::event::deadline;
 use bufabi_host::vmm::Admission;
 use bufabi_host::worker::{DeviceBuffer, Domain, MemoryError, WorkerId, Workers};
 
-use super::deadline;
 use super::interrupt::Interrupt;
 use crate::failure::Failure;
 use crate::graph::{self, Graph};

@@ -8,10 +8,10 @@ use bufabi_core::dependencies::{Capacities, Hazard};
 use bufabi_core::{Fault, Tag, Tensor};
 use bufabi_host::orchestrator::{Cause, Member, Orchestrator, SubmitError, TaskFailed, TaskId};
 use bufabi_host::owner::OwnError;
+use bufabi_host::sys::event::deadline;
 use bufabi_host::worker::{Reply, TaskFailure, WaitError, WorkerId, Workers};
 
 use super::buffers::Buffers;
-use super::deadline;
 use super::interrupt::Interrupt;
 use crate::failure::Failure;
 use crate::graph::{self, Graph};

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use bufabi_core::queue::{Kind, L3End, QueueLayout, SendError};
 use bufabi_host::region::{ProvidedRegion, RegionMemory, SleepingClock};
+use bufabi_host::sys::event::deadline;
 
 use super::float;
 use super::other::{Other, Purpose};
@@ -147,7 +148,6 @@ impl Talk {
         end.request_stop(LIMIT, &mut clock).map_err(Failure::machine)?;
         other.wait()?;
         drop((end, clock));
-        let until = Instant::now().checked_add(LIMIT).unwrap_or_else(Instant::now);
-        region.close(until).map_err(Failure::machine)
+        region.close(deadline(LIMIT)).map_err(Failure::machine)
     }
 }

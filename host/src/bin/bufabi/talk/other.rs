@@ -1,5 +1,7 @@
 //! The other side: a process of this program, or firmware in an emulated machine.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +9,13 @@ use std::time::Duration;
 use bufabi_core::queue::QueueLayout;
 use bufabi_host::owner::Endpoint;
 use bufabi_host::region::{Emulator, ProvidedRegion};
+use bufabi_host::sys::event::deadline;
 use bufabi_host::sys::process::{Ending, Process, fork};
+use bufabi_host::sys::random::random_bytes;
 use bufabi_host::vmm::memfd::{Broker, BrokerThread, MemfdOptions};
 use bufabi_host::vmm::{Admission, MemfdDriver};
 
+use super::host::LIMIT;
 use super::task;
 use crate::failure::Failure;
 
@@ -101,13 +106,17 @@ impl Other {
     pub(super) fn wait(self) -> Result<(), Failure> {
         match self {
             Self::Machine { emulator, .. } => emulator.wait().map_err(Failure::machine),
-            Self::Process(process) => loop {
+            Self::Process(process) => {
+                process.has_ended_by(deadline(LIMIT)).map_err(Failure::machine)?;
                 match process.ended().map_err(Failure::machine)? {
-                    Some(Ending::Exited { status: 0 }) => return Ok(()),
-                    Some(ending) => return Err(Failure::machine(format!("the other process {ending}"))),
-                    None => std::thread::sleep(Duration::from_millis(1)),
+                    Some(Ending::Exited { status: 0 }) => Ok(()),
+                    Some(ending) => Err(Failure::machine(format!("the other process {ending}"))),
+                    None => {
+                        let limit = LIMIT.as_secs();
+                        Err(Failure::machine(format!("the other process did not end within {limit} s")))
+                    }
                 }
-            },
+            }
         }
     }
 }
@@ -118,9 +127,11 @@ pub(super) struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Self, Failure> {
-        let name = format!("bufabi-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir(&folder).map_err(|error| Failure::machine(error).in_file(&folder))?;
+        // No name that a killed process may have left behind, or that somebody else could take beforehand.
+        let random = random_bytes().map(u64::from_le_bytes).map_err(Failure::machine)?;
+        let folder = std::env::temp_dir().join(format!("bufabi-{random:016x}"));
+        let made = DirBuilder::new().mode(0o700).create(&folder);
+        made.map_err(|error| Failure::machine(error).in_file(&folder))?;
         Ok(Self(folder))
     }
 }

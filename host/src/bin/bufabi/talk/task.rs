@@ -1,11 +1,12 @@
 //! The other process: a task's end of the queue, attached by the region's two descriptors alone.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bufabi_core::Descriptor;
 use bufabi_core::queue::{Handle, Kind, L2End, Opcode, QueueLayout, ReceiveError};
 use bufabi_host::consumer::Consumer;
 use bufabi_host::region::{AttachedRegion, RegionMemory, SleepingClock};
+use bufabi_host::sys::event::deadline;
 use bufabi_host::sys::process::Process;
 
 use super::host::LIMIT;
@@ -40,8 +41,7 @@ pub(super) fn run(
         Purpose::Sink => sink(&mut end, &mut clock, &mut bytes)?,
     }
     drop((end, clock));
-    let until = Instant::now().checked_add(LIMIT).unwrap_or_else(Instant::now);
-    region.close(until).map_err(Failure::machine)
+    region.close(deadline(LIMIT)).map_err(Failure::machine)
 }
 
 fn echo(end: &mut Task, clock: &mut SleepingClock, bytes: &mut [u8]) -> Result<(), Failure> {
