@@ -130,36 +130,32 @@ impl<'d> Chip<'d> {
         let Task { arguments, backings, staged, resolutions } = task;
         let count = blob.tensor_count();
         let materialized = arguments.materialize(blob, |index, tensor| {
-            let resolved = match tensor.descriptor().backend_kind() {
+            let descriptor = tensor.descriptor();
+            let on_device = match descriptor.backend_kind() {
                 BackendKind::DeviceMalloc | BackendKind::VmmWindow => {
-                    let range = memory.range(&tensor.descriptor()).map_err(ResolveError::Name)?;
-                    resolutions.push(Resolution::Own);
-                    Resolved::Device(range)
+                    memory.range(&descriptor).map(|range| Some((range, Resolution::Own)))
                 }
+                BackendKind::VmmShareable => memory.shared_range(&descriptor),
                 BackendKind::ForkShm
                 | BackendKind::PosixShm
                 | BackendKind::RemoteSidecar
-                | BackendKind::ForkCow
-                | BackendKind::VmmShareable => 'resolved: {
-                    if tensor.descriptor().backend_kind() == BackendKind::VmmShareable
-                        && let Some((range, resolution)) =
-                            memory.shared_range(&tensor.descriptor()).map_err(ResolveError::Name)?
-                    {
-                        resolutions.push(resolution);
-                        break 'resolved Resolved::Device(range);
-                    }
-                    let import = consumer.import(&tensor.descriptor()).map_err(ResolveError::Import)?;
-                    resolutions.push(import.resolution());
-                    if device.reaches_host_memory() {
-                        Resolved::Host(import)
-                    } else {
-                        let needs = device.needs(kernel, index, count);
-                        let identity = tensor.descriptor().identity();
-                        let range = staging.place(memory, identity, &import).map_err(ResolveError::Device)?;
-                        let (address, view) = (range.address, tensor.view());
-                        staged.push(Staged { index, identity, import, address, view, needs });
-                        Resolved::Device(range)
-                    }
+                | BackendKind::ForkCow => Ok(None),
+            };
+            let resolved = if let Some((range, resolution)) = on_device.map_err(ResolveError::Name)? {
+                resolutions.push(resolution);
+                Resolved::Device(range)
+            } else {
+                let import = consumer.import(&descriptor).map_err(ResolveError::Import)?;
+                resolutions.push(import.resolution());
+                if device.reaches_host_memory() {
+                    Resolved::Host(import)
+                } else {
+                    let needs = device.needs(kernel, index, count);
+                    let identity = descriptor.identity();
+                    let range = staging.place(memory, identity, &import).map_err(ResolveError::Device)?;
+                    let (address, view) = (range.address, tensor.view());
+                    staged.push(Staged { index, identity, import, address, view, needs });
+                    Resolved::Device(range)
                 }
             };
             let base = resolved.address();

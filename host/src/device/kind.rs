@@ -33,6 +33,12 @@ impl Default for DeviceKind {
 }
 
 impl DeviceKind {
+    /// A chip in software of 4 GiB that does not reach host memory: what tasks name of it is copied there and back.
+    #[must_use]
+    pub const fn staged() -> Self {
+        Self::Simulated { nbytes: DEFAULT_NBYTES, reaches_host_memory: false }
+    }
+
     /// Opens a device of that kind in this process, which runs `kernels` if it is software. `device_id` is its number.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 mod ascend;
 pub mod chip;
 mod error;
+mod file;
 mod kind;
 pub mod memory;
 mod qemu;

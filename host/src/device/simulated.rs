@@ -4,19 +4,18 @@
 //! sees the one mapping of it.
 
 use core::fmt;
-use std::fs::File;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bufabi_core::region::Part;
 use bufabi_core::wire::chip_args::{MAX_SCALARS, MAX_TENSORS};
 use bufabi_core::{Access, ChipTensor, View};
 
+use super::file::DeviceFile;
 use super::{Device, DeviceError, Launch, LaunchError, Resolved};
 use crate::memory::{Mapping, Operand};
 use crate::space::Space;
-use crate::sys::memfd::{self, Pages, Seals};
-use crate::sys::{OsError, memory};
+use crate::sys::{OsError, memfd};
 use crate::worker::Kernels;
 
 /// Where the addresses of simulated chips start. No user memory of any machine lies there: the top byte is not canonical, and where
@@ -26,8 +25,6 @@ const BASE: u64 = 0xd1de_0000_0000_0000;
 const CHIP_SHIFT: u32 = 40;
 /// Bytes of a chip's memory, at most.
 const MAX_NBYTES: u64 = 1 << CHIP_SHIFT;
-/// Bytes written at once to make memory zero.
-const ZEROS: usize = 64 << 10;
 
 /// What a simulated chip is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +41,8 @@ pub struct SimulatedChipOptions {
 pub struct SimulatedChip<'k, K: ?Sized> {
     kernels: &'k K,
     options: SimulatedChipOptions,
-    base: u64,
-    nbytes: u64,
+    /// All of its memory.
+    heap: Part,
     /// Made when some of it is allocated for the first time.
     memory: OnceLock<Memory>,
     space: Mutex<Space>,
@@ -53,18 +50,16 @@ pub struct SimulatedChip<'k, K: ?Sized> {
 
 /// A chip's memory.
 struct Memory {
-    file: File,
+    file: DeviceFile,
     /// The same, for kernels alone.
     mapping: Mapping,
 }
 
 impl Memory {
-    fn new(nbytes: u64) -> Result<Self, DeviceError> {
-        let file = File::from(memfd::create(c"bufabi-chip", Pages::Ordinary)?);
-        file.set_len(nbytes).map_err(|error| OsError::from_io("ftruncate", &error))?;
-        memfd::seal(file.as_fd(), Seals::SIZE)?;
+    fn new(heap: Part) -> Result<Self, OsError> {
+        let file = DeviceFile::new(c"bufabi-chip", heap.nbytes, heap.base, heap)?;
         // A machine of 64 bits counts as many.
-        let length = usize::try_from(nbytes).unwrap_or(usize::MAX);
+        let length = usize::try_from(heap.nbytes).unwrap_or(usize::MAX);
         let mapping = Mapping::of_file(file.as_fd(), length, Access::ReadWrite)?;
         mapping.leave_out_of_forks()?;
         Ok(Self { file, mapping })
@@ -83,33 +78,23 @@ impl<'k, K: Kernels + ?Sized> SimulatedChip<'k, K> {
         if !(1..=MAX_NBYTES).contains(&options.nbytes) {
             return Err(out_of_range);
         }
-        let alignment = alignment();
-        let nbytes = options.nbytes.next_multiple_of(alignment);
-        let space = Mutex::new(Space::new(base, nbytes, alignment).ok_or(out_of_range)?);
-        Ok(Self { kernels, options, base, nbytes, memory: OnceLock::new(), space })
+        let alignment = DeviceFile::alignment();
+        let heap = Part { base, nbytes: options.nbytes.next_multiple_of(alignment) };
+        let space = Mutex::new(Space::new(base, heap.nbytes, alignment).ok_or(out_of_range)?);
+        Ok(Self { kernels, options, heap, memory: OnceLock::new(), space })
     }
 
-    fn memory(&self) -> Result<&Memory, DeviceError> {
+    fn file(&self) -> Result<&DeviceFile, DeviceError> {
         if let Some(memory) = self.memory.get() {
-            return Ok(memory);
+            return Ok(&memory.file);
         }
-        let made = Memory::new(self.nbytes)?;
-        Ok(self.memory.get_or_init(|| made))
+        let made = Memory::new(self.heap)?;
+        Ok(&self.memory.get_or_init(|| made).file)
     }
 
     fn space(&self) -> MutexGuard<'_, Space> {
         // Every step on it is whole, so a panic elsewhere leaves it as it should be.
         self.space.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Where in the file bytes lie, if all of them are the chip's.
-    fn place(&self, address: u64, nbytes: u64) -> Result<u64, DeviceError> {
-        let offset = address.checked_sub(self.base);
-        let room = offset.and_then(|offset| self.nbytes.checked_sub(offset));
-        match (offset, room) {
-            (Some(offset), Some(room)) if nbytes <= room => Ok(offset),
-            _ => Err(DeviceError::OutOfRange { address, nbytes }),
-        }
     }
 
     /// The operand that a chip's tensor describes, if all of it lies in one backing of the task. `hint` is the one to look at first.
@@ -132,26 +117,17 @@ impl<'k, K: Kernels + ?Sized> SimulatedChip<'k, K> {
             }
             Resolved::Host(_) => None,
             Resolved::Device(range) => {
-                let start = usize::try_from(self.place(address, size).ok()?).ok()?;
-                let mapping = &self.memory.get()?.mapping;
+                let Memory { file, mapping } = self.memory.get()?;
+                let start = usize::try_from(file.place(address, size).ok()?).ok()?;
                 Some(mapping.operand_from(start, view).ok()?.limited_to(range.access))
             }
         }
     }
 }
 
-/// Allocations are whole pages, so that freeing one gives its memory back to the machine.
-fn alignment() -> u64 {
-    u64::try_from(memory::page_size()).unwrap_or(4096)
-}
-
-fn bytes(length: usize) -> u64 {
-    u64::try_from(length).unwrap_or(u64::MAX)
-}
-
 impl<K: Kernels + ?Sized> Device for SimulatedChip<'_, K> {
     fn alignment(&self) -> u64 {
-        alignment()
+        DeviceFile::alignment()
     }
 
     fn reaches_host_memory(&self) -> bool {
@@ -171,13 +147,8 @@ impl<K: Kernels + ?Sized> Device for SimulatedChip<'_, K> {
         }
         let mut space = self.space();
         let address = space.take(nbytes)?;
-        let reserved = self.place(address, nbytes).and_then(|offset| {
-            // The machine has it now, or says so: later, a store that finds none would end the process.
-            let nbytes = nbytes.next_multiple_of(alignment());
-            Ok(memfd::reserve_from(self.memory()?.file.as_fd(), offset, nbytes)?)
-        });
-        if let Err(error) = reserved {
-            let _ = self.discard(address, nbytes);
+        if let Err(error) = self.file().and_then(|file| file.reserve(address, nbytes)) {
+            let _ = self.file().and_then(|file| file.discard(address, nbytes));
             space.give_back(address)?;
             return Err(error);
         }
@@ -188,33 +159,21 @@ impl<K: Kernels + ?Sized> Device for SimulatedChip<'_, K> {
         let mut space = self.space();
         let nbytes = space.nbytes_of(address)?;
         // What cannot be given back to the machine is not given out again either.
-        self.discard(address, nbytes)?;
+        self.file()?.discard(address, nbytes)?;
         space.give_back(address)?;
         Ok(())
     }
 
     fn zero(&self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
-        let offset = self.place(address, nbytes)?;
-        let zeros = [0; ZEROS];
-        let mut done = 0_u64;
-        while done < nbytes {
-            let left = usize::try_from(nbytes.saturating_sub(done)).unwrap_or(usize::MAX);
-            let piece = zeros.get(..left.min(ZEROS)).unwrap_or(&zeros);
-            self.write(offset.saturating_add(done), piece)?;
-            done = done.saturating_add(bytes(piece.len()));
-        }
-        Ok(())
+        self.file()?.zero(address, nbytes)
     }
 
     fn copy_to(&self, address: u64, from: &[u8]) -> Result<(), DeviceError> {
-        let offset = self.place(address, bytes(from.len()))?;
-        self.write(offset, from)
+        self.file()?.write(address, from)
     }
 
     fn copy_from(&self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
-        let offset = self.place(address, bytes(out.len()))?;
-        let read = self.memory()?.file.read_exact_at(out, offset);
-        read.map_err(|error| DeviceError::Os(OsError::from_io("pread", &error)))
+        self.file()?.read(address, out)
     }
 
     fn launch(&self, task: &Launch<'_>) -> Result<(), LaunchError> {
@@ -230,24 +189,11 @@ impl<K: Kernels + ?Sized> Device for SimulatedChip<'_, K> {
     }
 }
 
-impl<K: Kernels + ?Sized> SimulatedChip<'_, K> {
-    fn write(&self, offset: u64, from: &[u8]) -> Result<(), DeviceError> {
-        let written = self.memory()?.file.write_all_at(from, offset);
-        written.map_err(|error| DeviceError::Os(OsError::from_io("pwrite", &error)))
-    }
-
-    /// Gives an allocation's pages back to the machine.
-    fn discard(&self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
-        let offset = self.place(address, nbytes)?;
-        Ok(memfd::discard(self.memory()?.file.as_fd(), offset, nbytes.next_multiple_of(alignment()))?)
-    }
-}
-
 impl<K: ?Sized> fmt::Debug for SimulatedChip<'_, K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SimulatedChip")
             .field("options", &self.options)
-            .field("base", &format_args!("{:#x}", self.base))
+            .field("base", &format_args!("{:#x}", self.heap.base))
             .finish_non_exhaustive()
     }
 }

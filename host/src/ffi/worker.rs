@@ -38,29 +38,38 @@ pub(super) fn text(bytes: &[c_char]) -> Result<&str, Code> {
     core::str::from_utf8(text).map_err(|_| Code::TextBroken)
 }
 
+/// Host workers below one another, at most. What makes, starts and drops a tree calls itself for each.
+const MAX_DEPTH: u32 = 64;
+
 /// The trees that a list of workers says.
 pub(super) fn specs(workers: &[WorkerFields]) -> Result<Vec<WorkerSpec>, Code> {
-    below(workers, -1)
-}
-
-fn below(workers: &[WorkerFields], parent: i32) -> Result<Vec<WorkerSpec>, Code> {
-    let mut specs: Vec<WorkerSpec> = Vec::new();
-    for (place, worker) in (0_i32..).zip(workers) {
-        if worker.parent < -1 || worker.parent >= place {
-            return Err(Code::WorkerUnknown);
-        }
-        if worker.parent != parent {
-            continue;
-        }
-        let is_below_host = usize::try_from(parent).ok().and_then(|parent| workers.get(parent));
-        if is_below_host.is_some_and(|above| above.kind != WORKER_HOST) {
-            return Err(Code::WorkerUnknown);
-        }
+    let mut top: Vec<WorkerSpec> = Vec::new();
+    // What is below each worker, and how many more are below one another there; both last one first.
+    let mut below: Vec<(Vec<WorkerSpec>, u32)> = workers.iter().map(|_| (Vec::new(), 0)).collect();
+    // A worker is behind the one that it is below: from the last one on, all that is below is there when its turn comes.
+    for (place, worker) in workers.iter().enumerate().rev() {
+        let (mut own, depth) = below.get_mut(place).map(core::mem::take).unwrap_or_default();
+        own.reverse();
+        let siblings = if worker.parent == -1 {
+            &mut top
+        } else {
+            let parent = usize::try_from(worker.parent).ok().filter(|&parent| parent < place);
+            let is_host =
+                |parent: &usize| workers.get(*parent).is_some_and(|above| above.kind == WORKER_HOST);
+            let above = parent.filter(is_host).and_then(|parent| below.get_mut(parent));
+            let (siblings, deepest) = above.ok_or(Code::WorkerUnknown)?;
+            *deepest = depth.saturating_add(1).max(*deepest);
+            if *deepest > MAX_DEPTH {
+                let message = format!("host workers are more than {MAX_DEPTH} deep below one another");
+                return Err(noted(Code::OptionUnknown, &message));
+            }
+            siblings
+        };
         let name = text(&worker.name)?;
         if name.is_empty() || name.len() >= worker.name.len() || name.contains('/') {
             return Err(Code::TextBroken);
         }
-        if specs.iter().any(|other| other.name == name) {
+        if siblings.iter().any(|other| other.name == name) {
             return Err(Code::WorkerNameTaken);
         }
         let kind = match worker.kind {
@@ -69,24 +78,63 @@ fn below(workers: &[WorkerFields], parent: i32) -> Result<Vec<WorkerSpec>, Code>
                 let options = QemuOptions::from_environment().map_err(|error| noted(error.code(), &error))?;
                 WorkerKind::Device(DeviceKind::Qemu(options))
             }
-            WORKER_STAGED_CHIP => WorkerKind::Device(staged()),
+            WORKER_STAGED_CHIP => WorkerKind::Device(DeviceKind::staged()),
             WORKER_SUB => WorkerKind::Sub,
-            WORKER_HOST => WorkerKind::Host { workers: below(workers, place)? },
+            WORKER_HOST => WorkerKind::Host { workers: own },
             _ => return Err(Code::OptionUnknown),
         };
-        specs.push(WorkerSpec { name: name.to_owned(), kind });
+        siblings.push(WorkerSpec { name: name.to_owned(), kind });
     }
-    // What is below a leaf is never come by from above.
-    let has_children = |place: i32| workers.iter().any(|other| other.parent == place);
-    let leaf_with_children =
-        (0_i32..).zip(workers).any(|(place, worker)| worker.kind != WORKER_HOST && has_children(place));
-    if leaf_with_children { Err(Code::WorkerUnknown) } else { Ok(specs) }
+    top.reverse();
+    Ok(top)
 }
 
-/// A device of the usual size that does not reach host memory.
-fn staged() -> DeviceKind {
-    match DeviceKind::default() {
-        DeviceKind::Simulated { nbytes, .. } => DeviceKind::Simulated { nbytes, reaches_host_memory: false },
-        other @ DeviceKind::Qemu(_) => other,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(name: &str, kind: i32, parent: i32) -> WorkerFields {
+        let mut fields = WorkerFields { name: [0; 56], kind, parent };
+        fields.name.as_mut_bytes().iter_mut().zip(name.bytes()).for_each(|(at, byte)| *at = byte);
+        fields
+    }
+
+    #[test]
+    fn a_list_becomes_trees_in_its_order() {
+        let list = [
+            fields("h", WORKER_HOST, -1),
+            fields("a", WORKER_SUB, 0),
+            fields("z", WORKER_CHIP, -1),
+            fields("i", WORKER_HOST, 0),
+            fields("a", WORKER_CHIP, 3),
+            fields("b", WORKER_SUB, 0),
+        ];
+        let spec = |name: &str, kind| WorkerSpec { name: name.to_owned(), kind };
+        let inner = WorkerKind::Host { workers: vec![spec("a", WorkerKind::Chip)] };
+        let outer = vec![spec("a", WorkerKind::Sub), spec("i", inner), spec("b", WorkerKind::Sub)];
+        let expected = [spec("h", WorkerKind::Host { workers: outer }), spec("z", WorkerKind::Chip)];
+        assert_eq!(specs(&list).as_deref(), Ok(&expected[..]));
+    }
+
+    #[test]
+    fn what_is_no_tree_is_refused_however_deep_it_is() {
+        let leaf = |parent| fields("leaf", WORKER_SUB, parent);
+        let host = fields("host", WORKER_HOST, -1);
+        for (list, code) in [
+            (vec![leaf(-2)], Code::WorkerUnknown),
+            (vec![leaf(0)], Code::WorkerUnknown),
+            (vec![host, leaf(2), leaf(0)], Code::WorkerUnknown),
+            (vec![leaf(-1), leaf(0)], Code::WorkerUnknown),
+            (vec![host, leaf(0), leaf(0)], Code::WorkerNameTaken),
+            (vec![fields("", WORKER_SUB, -1)], Code::TextBroken),
+            (vec![fields("a/b", WORKER_SUB, -1)], Code::TextBroken),
+            (vec![fields("x", 9, -1)], Code::OptionUnknown),
+        ] {
+            assert_eq!(specs(&list), Err(code));
+        }
+        let chain = |count| (0..count).map(|place| fields("h", WORKER_HOST, place - 1)).collect::<Vec<_>>();
+        assert!(specs(&chain(65)).is_ok());
+        assert_eq!(specs(&chain(66)), Err(Code::OptionUnknown));
+        assert_eq!(specs(&chain(100_000)), Err(Code::OptionUnknown));
     }
 }

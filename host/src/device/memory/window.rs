@@ -10,6 +10,7 @@ use bufabi_core::{Access, Descriptor, Identity};
 
 use super::{AllocateError, DeviceMemory, FreeError, Live, Place};
 use crate::device::DeviceError;
+use crate::owner::CreateError;
 use crate::space::SpaceError;
 
 /// Where buffers of a window start: at multiples of so many bytes from its first one, which is itself a multiple.
@@ -33,22 +34,18 @@ pub(super) struct Window {
     buffers: Vec<Identity>,
 }
 
-/// Offsets of a window's buffers, in order, and the window's bytes. The same for every chip.
+/// Offsets of a window's buffers, in order, and the window's bytes. The same for every chip. A window that would pass 2^64 has as many bytes
+/// as no device gives.
 fn layout(parts: &[WindowPart]) -> Result<(Vec<u64>, u64), AllocateError> {
-    let too_large = AllocateError::Device(DeviceError::Space(SpaceError::Full {
-        nbytes: u64::MAX,
-        largest: 0,
-        size: u64::MAX,
-    }));
     let mut offsets = Vec::with_capacity(parts.len());
     let mut end = 0_u64;
     for part in parts {
         if part.nbytes == 0 {
             return Err(AllocateError::Device(DeviceError::Space(SpaceError::NbytesZero)));
         }
-        let start = end.checked_next_multiple_of(WINDOW_ALIGNMENT).ok_or(too_large)?;
+        let start = end.checked_next_multiple_of(WINDOW_ALIGNMENT).unwrap_or(u64::MAX);
         offsets.push(start);
-        end = start.checked_add(part.nbytes).ok_or(too_large)?;
+        end = start.saturating_add(part.nbytes);
     }
     Ok((offsets, end))
 }
@@ -68,18 +65,13 @@ impl DeviceMemory<'_> {
         let address = self.device.malloc(taken)?;
         match self.carve(address, nbytes, &offsets, parts) {
             Ok(carved) => {
-                let buffers: Vec<Identity> = carved.iter().map(|live| live.buffer.identity()).collect();
-                let descriptors =
-                    carved.iter().map(|live| live.buffer.descriptor()).collect::<Result<_, _>>();
-                let descriptors =
-                    descriptors.map_err(|error| AllocateError::Create(crate::owner::CreateError::Own(error)));
-                if descriptors.is_ok() {
-                    self.live.extend(buffers.iter().copied().zip(carved));
-                    if let Some(&first) = buffers.first() {
-                        self.windows.insert(first, Window { address, nbytes: taken, buffers });
-                    }
+                let (descriptors, live): (Vec<Descriptor>, Vec<Live>) = carved.into_iter().unzip();
+                let buffers: Vec<Identity> = descriptors.iter().map(Descriptor::identity).collect();
+                self.live.extend(buffers.iter().copied().zip(live));
+                if let Some(&first) = buffers.first() {
+                    self.windows.insert(first, Window { address, nbytes: taken, buffers });
                 }
-                descriptors
+                Ok(descriptors)
             }
             Err(error) => {
                 // The first error is the one reported; a second one is counted.
@@ -96,7 +88,7 @@ impl DeviceMemory<'_> {
         nbytes: u64,
         offsets: &[u64],
         parts: &[WindowPart],
-    ) -> Result<Vec<Live>, AllocateError> {
+    ) -> Result<Vec<(Descriptor, Live)>, AllocateError> {
         let base = NonZeroU64::new(address).ok_or(AllocateError::AddressZero)?.get();
         // What the device gave does not wrap.
         let base = base.checked_next_multiple_of(WINDOW_ALIGNMENT).unwrap_or(base);
@@ -107,8 +99,10 @@ impl DeviceMemory<'_> {
             // Offsets lie within what the device gave.
             let base = NonZeroU64::new(base.saturating_add(*offset)).ok_or(AllocateError::AddressZero)?;
             let buffer = self.own(Body::VmmWindow { base }, part.nbytes, part.access)?;
+            let descriptor = buffer.descriptor().map_err(CreateError::Own)?;
             let first = *first.get_or_insert(buffer.identity());
-            carved.push(Live { buffer, place: Place::Window { first }, is_named: Cell::new(false) });
+            let live = Live { buffer, place: Place::Window { first }, is_named: Cell::new(false) };
+            carved.push((descriptor, live));
         }
         Ok(carved)
     }

@@ -1,19 +1,18 @@
 //! One request to the machine and its reply, for a limited time: a machine that ends, hangs or breaks what a queue is gets no
 //! further request.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use bufabi_core::Code;
 use bufabi_core::queue::{Kind, L3End, Opcode, ReceiveError};
-use bufabi_core::region::{Clock, Watch as Watched};
+use bufabi_core::region::{Clock, Watch};
 use bufabi_device::mailbox::{DEPTH, TOOK_AN_EXCEPTION};
 use bufabi_device::message::{Answer, RawReply};
 
 use super::memory::{GuestMemory, QueueMemory};
 use crate::device::DeviceError;
 use crate::sys::OsError;
-use crate::sys::event::Watch;
+use crate::sys::event::deadline;
 use crate::sys::process::Process;
 
 /// How long it looks for a reply before it sleeps.
@@ -22,14 +21,16 @@ const SPIN: Duration = Duration::from_micros(50);
 const SLEEP: Duration = Duration::from_millis(1);
 /// Looks at the queue between two looks at the clock.
 const LOOKS: u32 = 32;
-/// How long a machine that was told to stop has for it.
+/// How long a machine that was told to stop, or killed, has for it.
 const STOPPING: Duration = Duration::from_secs(2);
+
+/// This side's end of the queue.
+pub(super) type Queue = L3End<QueueMemory, [u64; DEPTH]>;
 
 /// This side's end of the queue, and the machine's process.
 pub(super) struct Link {
-    queue: L3End<QueueMemory, [u64; DEPTH]>,
+    queue: Queue,
     process: Process,
-    watch: Watch,
     patience: Duration,
     /// The number of the last request.
     number: u64,
@@ -45,21 +46,24 @@ impl Clock for NoTime {
         Duration::ZERO
     }
 
-    fn pause(&mut self, _: Watched, _: Duration) {}
+    fn pause(&mut self, _: Watch, _: Duration) {}
 }
 
 impl Link {
-    /// Waits until the machine says that it has started.
+    /// This side's end of the queue, before there is a machine.
+    pub(super) fn queue(memory: &GuestMemory) -> Result<Queue, DeviceError> {
+        L3End::new(memory.start().queue.layout(), memory.queue(), [0; DEPTH])
+            .map_err(|error| DeviceError::Firmware { code: error.code() })
+    }
+
+    /// Waits until the machine says that it has started; else it is killed.
     pub(super) fn open(
         memory: &GuestMemory,
+        queue: Queue,
         process: Process,
         patience: Duration,
     ) -> Result<Self, DeviceError> {
-        let queue = L3End::new(memory.start().queue.layout(), memory.queue(), [0; DEPTH]);
-        let queue = queue.map_err(|error| DeviceError::Firmware { code: error.code() })?;
-        let watch = Watch::new()?;
-        watch.add_process(process.as_fd(), 0)?;
-        let mut link = Self { queue, process, watch, patience, number: 0, ended: None };
+        let mut link = Self { queue, process, patience, number: 0, ended: None };
         match link.reply(memory) {
             Ok(Ok(())) => Ok(link),
             Ok(Err(refusal)) => Err(link.end(DeviceError::Firmware { code: refusal.code })),
@@ -116,8 +120,8 @@ impl Link {
             if now.saturating_duration_since(start) < SPIN {
                 continue;
             }
-            let until = now.checked_add(SLEEP);
-            if self.watch.wait(until, |_| {}).map_err(|error| self.end(DeviceError::Os(error)))? {
+            let has_ended = self.process.has_ended_by(deadline(SLEEP));
+            if has_ended.map_err(|error| self.end(DeviceError::Os(error)))? {
                 // What it said last counts still.
                 return match self.try_reply()? {
                     Some(answer) => Ok(answer),
@@ -158,15 +162,15 @@ impl Link {
     }
 
     /// Kills the machine's process, if it is still there, and sees it end.
-    fn kill(&mut self) {
+    fn kill(&self) {
         // It has ended when this fails.
         let _ = self.process.send(libc::SIGKILL);
-        let _ = self.reap(None);
+        let _ = self.reap();
     }
 
-    /// Waits for the process's end; `None` is no limit. Says whether it ended.
-    fn reap(&mut self, until: Option<Instant>) -> Result<bool, OsError> {
-        self.watch.wait(until, |_| {})?;
+    /// Waits for the process's end, for a limited time, and says whether it ended.
+    fn reap(&self) -> Result<bool, OsError> {
+        self.process.has_ended_by(deadline(STOPPING))?;
         Ok(self.process.ended()?.is_some())
     }
 
@@ -198,9 +202,8 @@ impl Drop for Link {
         if self.ended.is_some() {
             return;
         }
-        let until = Instant::now().checked_add(STOPPING);
         let stopped = self.queue.request_stop(Duration::ZERO, &mut NoTime).is_ok();
-        if !(stopped && self.reap(until).unwrap_or(false)) {
+        if !(stopped && self.reap().unwrap_or(false)) {
             self.kill();
         }
     }

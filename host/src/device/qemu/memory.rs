@@ -4,9 +4,7 @@
 //! returns, and the counter that tells the machine of it is stored behind that (release); a machine's store of a counter is loaded
 //! with acquire before its data is read.
 
-use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,21 +14,18 @@ use bufabi_device::mailbox::{FAULT, HEAP, IS_FAULTED, MEMORY_BASE, PROGRESS, Raw
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::options::QemuError;
-use crate::device::DeviceError;
+use crate::device::file::{DeviceFile, bytes};
 use crate::memory::Mapping;
-use crate::sys::memfd::{self, Pages, Seals};
+use crate::sys::memfd;
 use crate::sys::random::random_bytes;
-use crate::sys::{OsError, memory as pages};
 
-/// Bytes written at once to make memory zero.
-const ZEROS: usize = 64 << 10;
 /// Bytes of memory that a machine can have, at most.
 const MAX_NBYTES: u64 = 4 << 30;
 
 /// A machine's memory.
 #[derive(Debug)]
 pub(super) struct GuestMemory {
-    file: File,
+    file: DeviceFile,
     /// Everything before the heap.
     control: Arc<Mapping>,
     start: Start,
@@ -46,9 +41,7 @@ impl GuestMemory {
         let (first, second) = (random_bytes()?, random_bytes()?);
         let seed = [u64::from_le_bytes(first), u64::from_le_bytes(second)];
         let start = Start::for_memory(nbytes, seed).ok_or_else(size)?;
-        let file = File::from(memfd::create(c"bufabi-device", Pages::Ordinary)?);
-        file.set_len(nbytes).map_err(|error| OsError::from_io("ftruncate", &error))?;
-        memfd::seal(file.as_fd(), Seals::SIZE)?;
+        let file = DeviceFile::new(c"bufabi-device", nbytes, MEMORY_BASE, start.heap)?;
         let control_bytes = HEAP.saturating_sub(MEMORY_BASE);
         // The machine has these pages now, or says so: later, a store that finds none would end the process.
         memfd::reserve_from(file.as_fd(), 0, control_bytes)?;
@@ -60,13 +53,9 @@ impl GuestMemory {
         Ok(Self { file, control: Arc::new(control), start })
     }
 
-    /// What allocations are multiples of: whole pages, so that freeing one gives its memory back to the machine.
-    pub(super) fn alignment() -> u64 {
-        u64::try_from(pages::page_size()).unwrap_or(4096)
-    }
-
-    pub(super) const fn heap(&self) -> Part {
-        self.start.heap
+    /// Task data: all that lies in the heap.
+    pub(super) const fn file(&self) -> &DeviceFile {
+        &self.file
     }
 
     pub(super) const fn start(&self) -> &Start {
@@ -91,66 +80,6 @@ impl GuestMemory {
         self.control.read_control(control_offset(FAULT), fault.as_mut_bytes()).ok()?;
         (kind != 0).then_some((kind, fault))
     }
-
-    /// Where in the file bytes lie, if all of them are heap.
-    fn place(&self, address: u64, nbytes: u64) -> Result<u64, DeviceError> {
-        let heap = self.start.heap;
-        let room = address.checked_sub(heap.base).and_then(|offset| heap.nbytes.checked_sub(offset));
-        match room {
-            Some(room) if nbytes <= room => Ok(address.saturating_sub(MEMORY_BASE)),
-            Some(_) | None => Err(DeviceError::OutOfRange { address, nbytes }),
-        }
-    }
-
-    /// Has the operating system set memory aside for the pages of an allocation.
-    pub(super) fn reserve(&self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
-        let offset = self.place(address, nbytes)?;
-        Ok(memfd::reserve_from(self.file.as_fd(), offset, nbytes.next_multiple_of(Self::alignment()))?)
-    }
-
-    /// Gives an allocation's pages back.
-    pub(super) fn discard(&self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
-        let offset = self.place(address, nbytes)?;
-        Ok(memfd::discard(self.file.as_fd(), offset, nbytes.next_multiple_of(Self::alignment()))?)
-    }
-
-    pub(super) fn zero(&self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
-        let offset = self.place(address, nbytes)?;
-        let zeros = [0; ZEROS];
-        let mut done = 0_u64;
-        while done < nbytes {
-            let left = usize::try_from(nbytes.saturating_sub(done)).unwrap_or(usize::MAX);
-            let piece = zeros.get(..left.min(ZEROS)).unwrap_or(&zeros);
-            self.write_at(offset.saturating_add(done), piece)?;
-            done = done.saturating_add(bytes(piece.len()));
-        }
-        Ok(())
-    }
-
-    pub(super) fn write(&self, address: u64, from: &[u8]) -> Result<(), DeviceError> {
-        self.write_at(self.place(address, bytes(from.len()))?, from)
-    }
-
-    pub(super) fn read(&self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
-        let offset = self.place(address, bytes(out.len()))?;
-        let read = self.file.read_exact_at(out, offset);
-        read.map_err(|error| DeviceError::Os(OsError::from_io("pread", &error)))
-    }
-
-    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), DeviceError> {
-        let written = self.file.write_all_at(from, offset);
-        written.map_err(|error| DeviceError::Os(OsError::from_io("pwrite", &error)))
-    }
-}
-
-impl AsFd for GuestMemory {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
-fn bytes(length: usize) -> u64 {
-    u64::try_from(length).unwrap_or(u64::MAX)
 }
 
 /// Where an address of the control part lies in its mapping.

@@ -21,6 +21,7 @@ use bufabi_device::message::{Answer, RawRequest, Request};
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::U64;
 
+use super::file::DeviceFile;
 use super::{Device, DeviceError, Launch, LaunchError, Resolved};
 use crate::space::Space;
 use crate::sys::{OsError, program};
@@ -45,16 +46,18 @@ impl QemuDevice {
         options::check_firmware(&options.firmware)?;
         let memory = GuestMemory::new(options.nbytes)?;
         let size = QemuError::Memory { nbytes: options.nbytes };
-        let heap = memory.heap();
-        let space = Space::new(heap.base, heap.nbytes, GuestMemory::alignment()).ok_or(size)?;
-        let mut command = command(options, memory.as_fd().as_raw_fd());
-        let process = program::start(&mut command, memory.as_fd()).map_err(|error| match error {
-            OsError { errno: libc::ENOENT, .. } => {
-                QemuError::EmulatorMissing { path: options.emulator.clone() }
-            }
-            error => QemuError::Os(error),
-        })?;
-        let link = Link::open(&memory, process, options.patience)?;
+        let heap = memory.file().heap();
+        let space = Space::new(heap.base, heap.nbytes, DeviceFile::alignment()).ok_or(size)?;
+        let queue = Link::queue(&memory)?;
+        let file = memory.file().as_fd();
+        let process =
+            program::start(&mut command(options, file.as_raw_fd()), file).map_err(|error| match error {
+                OsError { errno: libc::ENOENT, .. } => {
+                    QemuError::EmulatorMissing { path: options.emulator.clone() }
+                }
+                error => QemuError::Os(error),
+            })?;
+        let link = Link::open(&memory, queue, process, options.patience)?;
         Ok(Self { link: Mutex::new(link), space: Mutex::new(space), memory })
     }
 
@@ -101,7 +104,7 @@ fn command(options: &QemuOptions, file: i32) -> Command {
 
 impl Device for QemuDevice {
     fn alignment(&self) -> u64 {
-        GuestMemory::alignment()
+        DeviceFile::alignment()
     }
 
     fn reaches_host_memory(&self) -> bool {
@@ -116,12 +119,10 @@ impl Device for QemuDevice {
     fn malloc(&self, nbytes: u64) -> Result<u64, DeviceError> {
         let mut space = self.space();
         let address = space.take(nbytes)?;
-        let told = self
-            .memory
-            .reserve(address, nbytes)
-            .and_then(|()| self.ask(Request::Allocate { address, nbytes }));
-        if let Err(error) = told {
-            let _ = self.memory.discard(address, nbytes);
+        let file = self.memory.file();
+        let reserved = file.reserve(address, nbytes);
+        if let Err(error) = reserved.and_then(|()| self.ask(Request::Allocate { address, nbytes })) {
+            let _ = file.discard(address, nbytes);
             space.give_back(address)?;
             return Err(error);
         }
@@ -133,21 +134,21 @@ impl Device for QemuDevice {
         let nbytes = space.nbytes_of(address)?;
         // What the machine would still use, or cannot be given back, is not given out again.
         self.ask(Request::Free { address })?;
-        self.memory.discard(address, nbytes)?;
+        self.memory.file().discard(address, nbytes)?;
         space.give_back(address)?;
         Ok(())
     }
 
     fn zero(&self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
-        self.memory.zero(address, nbytes)
+        self.memory.file().zero(address, nbytes)
     }
 
     fn copy_to(&self, address: u64, bytes: &[u8]) -> Result<(), DeviceError> {
-        self.memory.write(address, bytes)
+        self.memory.file().write(address, bytes)
     }
 
     fn copy_from(&self, address: u64, out: &mut [u8]) -> Result<(), DeviceError> {
-        self.memory.read(address, out)
+        self.memory.file().read(address, out)
     }
 
     /// What the kernel does not take is said here, in full; what the device finds wrong by itself comes back as a code.

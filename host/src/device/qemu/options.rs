@@ -3,6 +3,7 @@
 use core::fmt;
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,13 +40,15 @@ impl QemuOptions {
     /// A machine with that firmware, and the emulator that the environment names.
     #[must_use]
     pub fn with_firmware(firmware: PathBuf) -> Self {
-        let emulator = std::env::var_os(Self::EMULATOR).filter(|name| !name.is_empty());
-        Self {
-            emulator: emulator.map_or_else(|| PathBuf::from(Self::DEFAULT_EMULATOR), PathBuf::from),
-            firmware,
-            nbytes: Self::DEFAULT_NBYTES,
-            patience: Self::DEFAULT_PATIENCE,
-        }
+        let (nbytes, patience) = (Self::DEFAULT_NBYTES, Self::DEFAULT_PATIENCE);
+        Self { emulator: Self::emulator_from_environment(), firmware, nbytes, patience }
+    }
+
+    /// The emulator that the environment names, else the usual one: a path, or a name that is looked for where programs are.
+    #[must_use]
+    pub fn emulator_from_environment() -> PathBuf {
+        let named = std::env::var_os(Self::EMULATOR).filter(|name| !name.is_empty());
+        named.map_or_else(|| PathBuf::from(Self::DEFAULT_EMULATOR), PathBuf::from)
     }
 
     /// The emulator and the firmware that the environment names.
@@ -160,11 +163,15 @@ impl From<DeviceError> for QemuError {
 /// The file of a program: a name without a folder is looked for where programs are.
 #[must_use]
 pub fn find_program(name: &Path) -> Option<PathBuf> {
+    // As a shell does, it passes over what cannot be run.
+    let is_program = |path: &Path| {
+        path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
     if name.components().count() > 1 {
-        return name.is_file().then(|| name.to_owned());
+        return is_program(name).then(|| name.to_owned());
     }
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| program.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(name)).find(|program| is_program(program))
 }
 
 /// Looks at an image's head: the emulator would run anything else as it is.

@@ -31,6 +31,7 @@ fn a_machine_has_whole_mebibytes_and_some_to_give_out() {
         assert_eq!(GuestMemory::new(nbytes).unwrap_err(), QemuError::Memory { nbytes });
     }
     let memory = GuestMemory::new(5 << 20).unwrap();
+    let memory = memory.file();
     assert_eq!(memory.heap().nbytes, 1 << 20);
     let (base, end) = (memory.heap().base, memory.heap().base + (1 << 20));
     memory.write(end - 3, b"abc").unwrap();
@@ -51,7 +52,7 @@ fn a_machine_has_whole_mebibytes_and_some_to_give_out() {
 fn a_machine_that_has_ended_says_why_if_it_can() {
     let memory = GuestMemory::new(5 << 20).unwrap();
     assert_eq!(link::ended(&memory), DeviceError::Ended);
-    let file = File::from(memory.as_fd().try_clone_to_owned().unwrap());
+    let file = File::from(memory.file().as_fd().try_clone_to_owned().unwrap());
     let report = |kind: u32, syndrome: u64| {
         let fault =
             RawFault { syndrome: U64::new(syndrome), address: U64::new(0xf000), instruction: U64::new(8) };

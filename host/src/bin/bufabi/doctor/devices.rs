@@ -1,8 +1,5 @@
 //! Devices: the Ascend driver, and a machine that stands for a chip.
 
-use std::env;
-use std::path::PathBuf;
-
 use bufabi_host::device::{QemuOptions, find_program};
 use bufabi_host::sys::ascendcl::{AscendCl, LoadError};
 
@@ -31,8 +28,7 @@ fn driver() -> Check {
 /// The machine in which firmware runs as a chip of a run.
 fn emulator() -> Check {
     let name = "QEMU";
-    let named = env::var_os(QemuOptions::EMULATOR).filter(|name| !name.is_empty());
-    let named = named.map_or_else(|| PathBuf::from(QemuOptions::DEFAULT_EMULATOR), PathBuf::from);
+    let named = QemuOptions::emulator_from_environment();
     match find_program(&named) {
         Some(program) => Check::there(name, program.display()),
         None => {

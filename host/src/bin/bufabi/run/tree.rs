@@ -35,13 +35,7 @@ fn below(workers: &[Worker], above: Option<&str>) -> Result<Vec<WorkerSpec>, Fai
 fn chip(device: Device) -> Result<worker::WorkerKind, Failure> {
     let kind = match device {
         Device::Simulated => return Ok(worker::WorkerKind::Chip),
-        Device::Staged => match DeviceKind::default() {
-            DeviceKind::Simulated { nbytes, .. } => {
-                DeviceKind::Simulated { nbytes, reaches_host_memory: false }
-            }
-            // It copies by itself.
-            machine @ DeviceKind::Qemu(_) => machine,
-        },
+        Device::Staged => DeviceKind::staged(),
         Device::Qemu => {
             let options = QemuOptions::from_environment();
             let checked = options.and_then(|options| options.check().map(|()| options));
