@@ -4,7 +4,7 @@ use bufabi_core::task_args::Scratch;
 use bufabi_core::{Submission, Tag, TaskArgs, Tensor};
 
 use super::error::RemoteError;
-use super::sidecar::{Sidecar, is_remote, remote_tensor};
+use super::sidecar::{Reach, Sidecar, is_remote, remote_tensor};
 use super::transport::{Registration, Transport};
 use crate::owner::{Endpoint, Holds};
 
@@ -120,7 +120,7 @@ impl RemoteArgs {
                 (false, None) => return Err(RemoteError::Local { argument, backend_kind }),
             };
             sidecar.check(tensor).map_err(|error| RemoteError::Sidecar { argument, error })?;
-            if transport.is_none() {
+            if transport.is_none() && matches!(sidecar.reach, Reach::Remote { .. }) {
                 return Err(RemoteError::TransportMissing { argument, identity: descriptor.identity() });
             }
             sidecars.push(sidecar);

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use bufabi_core::{Access, Tensor, View};
 
-use super::error::RemoteError;
+use super::error::{RemoteError, TransportError};
 use super::sidecar::{Reach, Sidecar, is_remote};
 use super::transport::Transport;
 use crate::memory::{Mapping, Operand};
+
+/// Bytes that a transport is asked for at once.
+const PIECE: usize = 1 << 20;
 
 /// The bytes of a remote tensor's view, fetched. What a task wrote goes back by [`send_back`](Self::send_back).
 #[derive(Debug)]
@@ -54,10 +57,12 @@ impl Fetched {
                 let missing = RemoteError::TransportMissing { argument: 0, identity: descriptor.identity() };
                 let transport = transport.ok_or(missing)?;
                 let address = address.saturating_add(before);
-                let mut bytes = vec![0; nbytes];
-                transport.read(address, remote_key, &mut bytes).map_err(RemoteError::Transport)?;
-                // As above.
-                let _ = memory.write(0, &bytes);
+                pieces(nbytes, |start, piece| {
+                    transport.read(address.saturating_add(wide(start)), remote_key, piece)?;
+                    // As above.
+                    let _ = memory.write(start, piece);
+                    Ok(())
+                })?;
                 Some((address, remote_key))
             }
         };
@@ -103,17 +108,37 @@ impl Fetched {
             return Ok(0);
         }
         let mut sent = 0_u64;
-        let mut bytes = Vec::new();
-        for (start, length) in runs(&self.view) {
-            bytes.resize(length, 0);
-            // Every run lies within the view.
-            let _ = self.memory.read(usize::try_from(start).unwrap_or(usize::MAX), &mut bytes);
-            let address = address.saturating_add(start);
-            transport.write(address, remote_key, &bytes).map_err(RemoteError::Transport)?;
-            sent = sent.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
+        for (run, length) in runs(&self.view) {
+            pieces(length, |start, piece| {
+                let offset = run.saturating_add(wide(start));
+                // Every run lies within the view.
+                let _ = self.memory.read(usize::try_from(offset).unwrap_or(usize::MAX), piece);
+                transport.write(address.saturating_add(offset), remote_key, piece)
+            })?;
+            sent = sent.saturating_add(wide(length));
         }
         Ok(sent)
     }
+}
+
+/// Hands out `nbytes` bytes some at a time, each time with where they start: how many there are is a claim, and memory beside the mapping
+/// is not taken for all of them.
+fn pieces(
+    nbytes: usize,
+    mut each: impl FnMut(usize, &mut [u8]) -> Result<(), TransportError>,
+) -> Result<(), RemoteError> {
+    let mut buffer = vec![0; nbytes.min(PIECE)];
+    let mut start = 0_usize;
+    while start < nbytes {
+        let piece = buffer.get_mut(..nbytes.saturating_sub(start).min(PIECE)).unwrap_or_default();
+        each(start, piece).map_err(RemoteError::Transport)?;
+        start = start.saturating_add(piece.len());
+    }
+    Ok(())
+}
+
+fn wide(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
 }
 
 /// The bytes of a view that starts at 0, as runs without gaps: where each starts, and how long it is.

@@ -1,8 +1,8 @@
 //! Arguments for a worker on another machine: what travels in place of a local backend, and how its bytes are reached.
 //!
 //! Such an argument is a REMOTE_SIDECAR tensor, which says whose bytes it is about, and a [`Sidecar`] beside the task, which says
-//! how to get at them. Both are written when the argument is added. Bytes move by a [`Transport`]; whoever has none can submit no
-//! such task.
+//! how to get at them, or carries a few that nobody writes. Both are written when the argument is added. All other bytes move by a
+//! [`Transport`]; whoever has none can submit no task that names such bytes.
 
 mod arguments;
 mod error;

@@ -10,6 +10,7 @@ use bufabi_core::{Access, Code, DType, Tag, Tensor};
 use super::*;
 use crate::consumer::{Consumer, Import};
 use crate::kernels::{Call, Kernel, StandardKernels};
+use crate::memory::Strided;
 use crate::owner::{Buffer, Endpoint};
 use crate::worker::Kernels;
 
@@ -175,6 +176,29 @@ fn whoever_has_no_transport_is_refused_by_name() {
     assert_eq!(refused.code(), Code::TransportMissing);
     let text = refused.to_string();
     assert_eq!(text, format!("argument 0: {} is remote, and there is no transport", a.identity()));
+    // What travels along needs none.
+    let mut inline = RemoteArgs::new();
+    inline.add_inline(&row(&a), Tag::Input, &[1, 0, 0, 0, 2, 0, 0, 0]).unwrap();
+    let mut scratch = Scratch::<256>::new();
+    let task = inline.submit(&here.endpoint, None, &mut scratch).unwrap();
+    let fetched = Fetched::new(&task.submission.tensors()[0], task.sidecars[0], None).unwrap();
+    let mut out = [0];
+    Strided::<i32>::new(&fetched.operand().unwrap()).unwrap().load(1, 1, &mut out);
+    assert_eq!(out, [2]);
+}
+
+#[test]
+fn a_large_argument_goes_and_comes_in_pieces() {
+    let here = Machine::new();
+    let count = 3 << 17;
+    let sent: Vec<i32> = (0..count).collect();
+    let buffer = here.buffer(Access::ReadWrite, &sent);
+    let remote = remote_tensor(&row(&buffer)).unwrap();
+    let sidecar = Sidecar::registered(&buffer.descriptor().unwrap(), &here.register(&buffer));
+    let fetched = Fetched::new(&remote, &sidecar, Some(&here.transport)).unwrap();
+    buffer.mapping().unwrap().write(0, &vec![0; 3 << 19]).unwrap();
+    assert_eq!(fetched.send_back(&here.transport), Ok(3 << 19));
+    assert_eq!(numbers(&buffer), sent);
 }
 
 #[test]
