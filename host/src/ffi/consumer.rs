@@ -11,11 +11,7 @@ use super::mapping::{MappingHandle, insert};
 use super::parameter::{Out, apart_from, given, span_of};
 use super::status::Status;
 use super::vmm::{VMMS, VmmHandle};
-use crate::backend::Backend;
-use crate::backend::fork_cow::ForkCow;
-use crate::backend::fork_shm::ForkShm;
-use crate::backend::posix_shm::PosixShm;
-use crate::backend::vmm_shareable::VmmShareable;
+use crate::backend::{self, vmm_shareable::VmmShareable};
 use crate::consumer::{Consumer, DEFAULT_CAPACITY, Resolution};
 use crate::sys::fault;
 
@@ -84,8 +80,7 @@ pub unsafe extern "C" fn bufabi_consumer_create(
             0 => None,
             token => Some(ENDPOINTS.get(token)?.as_ref().clone()),
         };
-        let mut backends: Vec<Box<dyn Backend>> =
-            vec![Box::new(PosixShm), Box::new(ForkShm), Box::new(ForkCow)];
+        let mut backends = backend::of_host();
         if vmm.token != 0 {
             backends.push(Box::new(VmmShareable::new(VMMS.get(vmm.token)?.driver().clone())));
         }

@@ -1,12 +1,12 @@
 //! What dependencies cost: a lookup with few and with many live views, each further edge, a whole submit.
 
-use std::fmt;
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use bufabi_core::dependencies::{Allocate, Argument, Capacities, Memory, Policy, Storage, Tracker};
+use bufabi_core::dependencies::{Argument, Capacities, Policy, Storage, Tracker};
 use bufabi_core::{DType, Identity, KeyedHash, OwnerInstanceId, Tag, View};
+use bufabi_host::orchestrator::TrackerMemory;
 
 use super::session::{Goal, Session};
 use super::wire::view;
@@ -17,26 +17,12 @@ const PITCH: u32 = 1 << 16;
 /// Arguments of a task, each on a buffer of its own.
 const ARGUMENTS: u32 = 64;
 
-/// The memory of a tracker on the heap.
-#[derive(Debug)]
-struct Heap;
-
-impl Memory for Heap {
-    type Of<T: Clone + fmt::Debug + 'static> = Box<[T]>;
-}
-
-impl Allocate for Heap {
-    fn filled<T: Clone + fmt::Debug + 'static>(value: T, len: usize) -> Box<[T]> {
-        vec![value; len].into()
-    }
-}
-
 fn argument(buffer: u32, view: View, tag: Tag) -> Argument {
     let identity = Identity::new(OwnerInstanceId([5; 8]), buffer.into(), NonZeroU32::MIN);
     Argument { identity, nbytes: 1 << 40, view, tag, rank: buffer }
 }
 
-fn tracker(tasks: usize) -> Tracker<Heap> {
+fn tracker(tasks: usize) -> Tracker<TrackerMemory> {
     let capacities = Capacities {
         entries: tasks.saturating_add(8192),
         pieces: tasks.saturating_mul(2).saturating_add(8192),

@@ -3,6 +3,7 @@
 //! A complaint names the place in the file, as `tasks[2].args[1].shape`.
 
 mod file;
+mod names;
 mod resolve;
 mod scalar;
 mod task;

@@ -10,6 +10,7 @@ use bufabi_core::wire::descriptor::DescriptorFields;
 use bufabi_core::{Access, Descriptor, Identity, OwnerInstanceId};
 
 use super::file::{BufferEntry, GraphFile, Integer, OutputEntry, WorkerEntry};
+use super::names::Names;
 use super::view::{ViewEntry, named};
 use super::{Buffer, Device, Graph, Output, Purpose, Worker, WorkerKind, task};
 use crate::failure::Failure;
@@ -24,28 +25,6 @@ const BACKENDS: [BackendKind; 6] = [
     BackendKind::DeviceMalloc,
     BackendKind::VmmShareable,
 ];
-
-/// What names mean, for those who resolve entries.
-pub(super) struct Names {
-    buffers: HashMap<String, usize>,
-    /// Workers by path; `None` when the file lists none and none is needed.
-    workers: Option<HashMap<String, usize>>,
-}
-
-impl Names {
-    /// The buffer of that name.
-    pub(super) fn buffer(&self, name: &str) -> Result<usize, Failure> {
-        let found = self.buffers.get(name).copied();
-        found.ok_or_else(|| Failure::usage(format!("no buffer is called {name:?}")).at("buffer"))
-    }
-
-    /// The worker of that path; `None` without a path, or when workers are of no interest.
-    pub(super) fn worker(&self, path: Option<&str>) -> Result<Option<usize>, Failure> {
-        let (Some(workers), Some(path)) = (&self.workers, path) else { return Ok(None) };
-        let found = workers.get(path).copied();
-        found.map(Some).ok_or_else(|| Failure::usage(format!("no worker is called {path:?}")).at("worker"))
-    }
-}
 
 /// The graph of a file. Paths are relative to `folder`.
 pub(super) fn graph(file: GraphFile, folder: &Path, purpose: Purpose) -> Result<Graph, Failure> {

@@ -7,7 +7,7 @@ use bufabi_host::kernels::{Call, Kernel};
 use bufabi_host::worker::KernelError;
 
 use super::file::{ArgumentEntry, TaskEntry};
-use super::resolve::Names;
+use super::names::Names;
 use super::scalar::Scalar;
 use super::view::{ViewEntry, named};
 use super::{Argument, Buffer, Member, Purpose, Task, Worker, WorkerKind};
