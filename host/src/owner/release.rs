@@ -54,6 +54,20 @@ impl Endpoint {
         }
     }
 
+    /// No task holds any of these now: releasing them one after another is not refused half-way.
+    ///
+    /// # Errors
+    /// [`ReleaseError::Owner`] for the first that is held, or not alive.
+    pub(crate) fn check_idle(&self, identities: &[Identity]) -> Result<(), ReleaseError> {
+        let table = self.table();
+        identities.iter().try_for_each(|&identity| {
+            match table.get(identity).map_err(|error| ReleaseError::Owner(error.into()))?.holds {
+                0 => Ok(()),
+                holds => Err(ReleaseError::Owner(OwnerError::Busy { identity, holds })),
+            }
+        })
+    }
+
     /// As [`release`](Self::release), once no task holds it any more; nothing new comes from it from now on.
     pub(super) fn release_when_idle(
         &self,

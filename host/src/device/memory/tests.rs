@@ -4,7 +4,7 @@ use core::num::NonZeroU32;
 
 use bufabi_core::owner_table::{LookupError, OwnerError};
 use bufabi_core::wire::backend::BackendKind;
-use bufabi_core::{Code, Identity};
+use bufabi_core::{Code, DType, Identity, Tensor, View};
 
 use super::*;
 use crate::backend::vmm_shareable::VmmShareable;
@@ -280,6 +280,12 @@ fn a_windows_buffers_go_together() {
         assert!(memory.range(buffer).is_ok());
     }
     assert_eq!(memory.free_window(alone), Err(FreeError::NotInDomain { identity: alone }));
+    // A task that names the last one keeps all of them.
+    let view = View::row_major(0, DType::Uint8, &[4096], 4096).unwrap();
+    let holds = memory.endpoint.hold(&[Tensor::new(&buffers[2], &view).unwrap()]).unwrap();
+    assert_eq!(memory.free_window(buffers[0].identity()).unwrap_err().code(), Code::Busy);
+    assert!(buffers.iter().all(|buffer| memory.range(buffer).is_ok()));
+    drop(holds);
     memory.free_window(buffers[1].identity()).unwrap();
     for buffer in &buffers {
         assert_eq!(memory.range(buffer), Err(NameError::Own(stale(buffer.identity()))));

@@ -119,6 +119,7 @@ impl DeviceMemory<'_> {
             return Err(not_in_domain);
         };
         let Some(window) = self.windows.get(&first) else { return Err(not_in_domain) };
+        self.endpoint.check_idle(&window.buffers).map_err(FreeError::Release)?;
         for buffer in &window.buffers {
             if let Some(live) = self.live.get_mut(buffer) {
                 live.buffer.release().map_err(FreeError::Release)?;
