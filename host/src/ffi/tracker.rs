@@ -12,7 +12,7 @@ use super::handle::{Kind, Table};
 use super::parameter::{Out, OutSlice, apart_from, given, given_slice, span_of, span_of_slice};
 use super::status::Status;
 use super::task_args::{self, TaskArgsHandle};
-use crate::orchestrator::{TrackerMemory, allocate};
+use crate::orchestrator::TrackerMemory;
 use crate::sys::random::random_bytes;
 
 /// All orders: reads wait for writes, writes for writes and reads.
@@ -205,7 +205,8 @@ pub unsafe extern "C" fn bufabi_tracker_create(
             POLICY_PRODUCERS => Policy::Producers,
             _ => return Err(Code::OptionUnknown),
         };
-        let storage = allocate(&capacities.decode()?).map_err(|error| noted(error.code(), &error))?;
+        let storage = TrackerMemory::storage(&capacities.decode()?);
+        let storage = storage.map_err(|error| noted(error.code(), &error))?;
         let random = || random_bytes().map(u64::from_le_bytes).map_err(|error| noted(error.code(), &error));
         let tracker = Tracker::new(policy, KeyedHash::new([random()?, random()?]), storage);
         out.set(TrackerHandle { token: TABLE.insert(Mutex::new(tracker))? });

@@ -24,13 +24,15 @@ impl Allocate for TrackerMemory {
     }
 }
 
-/// Storage for that much, which may be numbers from outside: an allocation that fails would end the process.
-///
-/// # Errors
-/// [`OsError`]: ENOMEM when the machine has no such memory.
-pub(crate) fn allocate(capacities: &Capacities) -> Result<Storage<TrackerMemory>, OsError> {
-    check_room(nbytes(capacities))?;
-    Ok(Storage::allocate(capacities))
+impl TrackerMemory {
+    /// Storage for that much, which may be numbers from outside: an allocation that fails would end the process.
+    ///
+    /// # Errors
+    /// [`OsError`]: ENOMEM when the machine has no such memory.
+    pub fn storage(capacities: &Capacities) -> Result<Storage<Self>, OsError> {
+        check_room(nbytes(capacities))?;
+        Ok(Storage::allocate(capacities))
+    }
 }
 
 /// Bytes that a tracker takes, but for its bit maps.

@@ -12,7 +12,6 @@ mod run;
 pub use error::SubmitError;
 pub use finished::{Cause, Finished, TaskFailed, TaskId};
 pub use memory::TrackerMemory;
-pub(crate) use memory::allocate;
 pub use run::Orchestrator;
 
 use bufabi_core::dependencies::Capacities;

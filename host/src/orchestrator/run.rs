@@ -8,7 +8,7 @@ use bufabi_core::dependencies::{Argument, Capacities, Handle, Policy, Ready, Tra
 
 use super::error::SubmitError;
 use super::finished::{Cause, Finished, TaskFailed, TaskId};
-use super::memory::{TrackerMemory, allocate};
+use super::memory::TrackerMemory;
 use super::node::Node;
 use super::{DEFAULT_CAPACITIES, Member};
 use crate::sys::OsError;
@@ -54,7 +54,7 @@ impl Orchestrator {
     pub fn with_capacities(workers: Workers, capacities: &Capacities) -> Result<Self, OsError> {
         // Views come from outside, and must not choose where they land in the tracker's tables.
         let seed = [random_bytes()?, random_bytes()?].map(u64::from_le_bytes);
-        let storage = allocate(capacities)?;
+        let storage = TrackerMemory::storage(capacities)?;
         let leaves = workers.len();
         Ok(Self {
             workers,

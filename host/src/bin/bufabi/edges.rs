@@ -41,7 +41,8 @@ impl Edges {
         let hash = KeyedHash::new(seed);
         let mut factor = 1;
         loop {
-            match track(graph, &arguments, factor, hash.clone()) {
+            let storage = TrackerMemory::storage(&capacities(graph, &arguments, factor));
+            match track(&arguments, storage.map_err(Failure::machine)?, hash.clone()) {
                 Ok(edges) => return Ok(edges),
                 // How many there will be is not known beforehand.
                 Err(SubmitError::Links { .. } | SubmitError::Pieces { .. } | SubmitError::Entries { .. }) => {
@@ -68,17 +69,12 @@ fn arguments(graph: &Graph, task: &Task) -> Vec<Argument> {
         .collect()
 }
 
-/// Submits every task to a tracker of capacities that grow with `factor`.
-fn track(
-    graph: &Graph,
-    arguments: &[Vec<Argument>],
-    factor: usize,
-    hash: KeyedHash,
-) -> Result<Edges, SubmitError> {
+/// What a tracker of all tasks may take; more with every `factor`.
+fn capacities(graph: &Graph, arguments: &[Vec<Argument>], factor: usize) -> Capacities {
     let tasks = graph.tasks.len();
     let views: usize = arguments.iter().map(Vec::len).sum();
     let largest = graph.buffers.iter().map(|buffer| buffer.nbytes).max().unwrap_or(0);
-    let capacities = Capacities {
+    Capacities {
         tasks,
         links: tasks.saturating_mul(8).saturating_mul(factor),
         entries: views.max(1).saturating_mul(factor),
@@ -88,8 +84,16 @@ fn track(
         edges: tasks.saturating_mul(Hazard::ALL.len()),
         // Exact up to 16 MiB for 4 MiB of bit maps.
         odd_nbytes: usize::try_from(largest).unwrap_or(usize::MAX).min(1 << 24),
-    };
-    let mut tracker = Tracker::new(Policy::Full, hash, Storage::<TrackerMemory>::allocate(&capacities));
+    }
+}
+
+/// Submits every task to a tracker.
+fn track(
+    arguments: &[Vec<Argument>],
+    storage: Storage<TrackerMemory>,
+    hash: KeyedHash,
+) -> Result<Edges, SubmitError> {
+    let mut tracker = Tracker::new(Policy::Full, hash, storage);
     let mut list = Vec::new();
     for (after, arguments) in arguments.iter().enumerate() {
         let number = u64::try_from(after).unwrap_or(u64::MAX);
