@@ -11,8 +11,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use super::error::{OsError, retry};
 use super::memory::{Protection, page_size};
 
-/// Mappings that can be registered at once.
-const CAPACITY: usize = 16_384;
+/// Mappings that can be registered at once: four times as many as Linux lets a process have unless it is told otherwise. Slots that
+/// were never in use take no memory.
+const CAPACITY: usize = 1 << 18;
 
 /// A registered mapping. It is empty while `base` is 0.
 struct Slot {
