@@ -2,29 +2,7 @@
 //! mean several things, the whitelist.
 
 use crate::peer::Peer;
-use crate::stand_in::{Log, World, library_with_version, library_without};
-
-const NOTHING_LEFT: &str = "at exit: 0 physical, 0 ranges, 0 mapped, 0 blocks";
-
-/// What creating and exporting 5000 bytes calls, without the settings of the device.
-const SHARE: [&str; 9] = [
-    "aclInit(NULL) = 0",
-    "aclrtMemGetAllocationGranularity(device 0, 0) = 0",
-    "aclrtMallocPhysical(2097152, device 0, attribute 4, 0) = 0",
-    "aclrtReserveMemAddress(2097152, 0, NULL, 0) = 0",
-    "aclrtMapMem(range 1, 2097152, 0, physical 1, 0) = 0",
-    "aclrtMemSetAccess(range 1, 2097152, flags 3, visible device 4, 1) = 0",
-    "aclrtMemcpy(1048576, 1048576, 1) = 0",
-    "aclrtMemcpy(1048576, 1048576, 1) = 0",
-    "aclrtMemExportToShareableHandle(physical 1, 0, 0, handle 1) = 0",
-];
-
-/// What giving it up calls.
-const DOWN: [&str; 3] = [
-    "aclrtUnmapMem(range 1) = 0",
-    "aclrtReleaseMemAddress(range 1) = 0",
-    "aclrtFreePhysical(physical 1) = 0",
-];
+use crate::stand_in::{DOWN, Log, NOTHING_LEFT, SHARE, World, library_with_version, library_without};
 
 /// Ends a peer, and tells the calls that it made after the first `skip`.
 fn calls_at_end(peer: Peer, log: &Log, skip: usize) -> Vec<String> {

@@ -11,6 +11,29 @@ use bufabi_tests::root;
 
 use crate::peer::{Peer, new_owner};
 
+/// What it says at its end when everything was given back.
+pub(crate) const NOTHING_LEFT: &str = "at exit: 0 physical, 0 ranges, 0 mapped, 0 blocks";
+
+/// What creating and exporting 5000 bytes calls, without the settings of the device.
+pub(crate) const SHARE: [&str; 9] = [
+    "aclInit(NULL) = 0",
+    "aclrtMemGetAllocationGranularity(device 0, 0) = 0",
+    "aclrtMallocPhysical(2097152, device 0, attribute 4, 0) = 0",
+    "aclrtReserveMemAddress(2097152, 0, NULL, 0) = 0",
+    "aclrtMapMem(range 1, 2097152, 0, physical 1, 0) = 0",
+    "aclrtMemSetAccess(range 1, 2097152, flags 3, visible device 4, 1) = 0",
+    "aclrtMemcpy(1048576, 1048576, 1) = 0",
+    "aclrtMemcpy(1048576, 1048576, 1) = 0",
+    "aclrtMemExportToShareableHandle(physical 1, 0, 0, handle 1) = 0",
+];
+
+/// What giving it up calls, and what giving up an import calls.
+pub(crate) const DOWN: [&str; 3] = [
+    "aclrtUnmapMem(range 1) = 0",
+    "aclrtReleaseMemAddress(range 1) = 0",
+    "aclrtFreePhysical(physical 1) = 0",
+];
+
 /// Builds the stand-in under that name in a folder of its own, and gives the folder.
 fn build(folder: &str, name: &str, flags: &[&str]) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
