@@ -289,7 +289,7 @@ pub(crate) fn wrap_vmm_shareable(
     identity: PyRef<'_, PyIdentity>,
     #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
     access: Value<Access>,
-    device_id: i32,
+    #[pyo3(from_py_with = number::device_id)] device_id: i32,
     #[pyo3(from_py_with = number::shareable_handle)] shareable_handle: u64,
     #[pyo3(from_py_with = number::mapping_bytes)] mapping_bytes: u64,
     #[pyo3(from_py_with = number::owner_worker_path_id)] owner_worker_path_id: u32,

@@ -179,7 +179,7 @@ impl PyChipStorageTaskArgs {
     }
 
     /// Tensor number `index`.
-    fn tensor(&self, index: isize) -> PyResult<PyChipTensor> {
+    fn tensor(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<PyChipTensor> {
         let tensors = self.arguments.tensors();
         let place = position(index, tensors.len());
         let found = place.and_then(|place| tensors.get(place).zip(self.mappings.get(place)));
@@ -188,7 +188,7 @@ impl PyChipStorageTaskArgs {
     }
 
     /// Scalar number `index`.
-    fn scalar(&self, index: isize) -> PyResult<u64> {
+    fn scalar(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<u64> {
         let scalars = self.arguments.scalars();
         let found = position(index, scalars.len()).and_then(|place| scalars.get(place));
         found.map(|scalar| scalar.get()).ok_or_else(|| no_such("scalar", index, scalars.len()))
@@ -203,7 +203,7 @@ impl PyChipStorageTaskArgs {
         self.tensor_count()
     }
 
-    fn __getitem__(&self, index: isize) -> PyResult<PyChipTensor> {
+    fn __getitem__(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<PyChipTensor> {
         self.tensor(index)
     }
 

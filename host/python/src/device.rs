@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bufabi_host::device::{DeviceKind, QemuError, QemuOptions};
 use bufabi_host::sys::OsError;
-use pyo3::exceptions::{PyFileNotFoundError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::{raise, with_rule};
@@ -126,9 +126,13 @@ fn is_not_found(error: OsError) -> bool {
 
 /// A worker's chips: so many in software, or the device of each.
 pub(crate) fn chips_of(given: &Bound<'_, PyAny>) -> PyResult<Vec<DeviceKind>> {
-    if let Ok(count) = given.extract::<usize>() {
-        let kinds = || vec![DeviceKind::default(); count];
-        return if count <= MOST { Ok(kinds()) } else { Err(too_many()) };
+    match given.extract::<usize>() {
+        Ok(count) if count <= MOST => return Ok(vec![DeviceKind::default(); count]),
+        Ok(_) => return Err(too_many()),
+        Err(error) if error.is_instance_of::<PyOverflowError>(given.py()) => {
+            return Err(PyValueError::new_err(format!("chips: {given} is not 0 to {MOST}")));
+        }
+        Err(_) => {}
     }
     let needed = |found: &Bound<'_, PyAny>| {
         let found = found.get_type();

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
 
 use crate::ffi::{DLPACK_CPU, dlpack_capsule, fill_buffer};
-use crate::number::Value;
+use crate::number::{self, Value};
 
 /// A view of memory that this process has mapped, and the right to it. The mapping stays as long as this does.
 #[derive(Clone)]
@@ -332,7 +332,7 @@ impl PyMappedArgs {
         self.arguments.len()
     }
 
-    fn __getitem__(&self, index: isize) -> PyResult<PyMappedArg> {
+    fn __getitem__(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<PyMappedArg> {
         let found = position(index, self.arguments.len()).and_then(|index| self.arguments.get(index));
         let found = found.ok_or_else(|| no_such("argument", index, self.arguments.len()))?;
         Ok(PyMappedArg::new(found.clone()))
@@ -361,7 +361,7 @@ impl PyMappedArgs {
     }
 
     /// Scalar number `index`.
-    fn scalar(&self, index: isize) -> PyResult<u64> {
+    fn scalar(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<u64> {
         let found = position(index, self.scalars.len()).and_then(|index| self.scalars.get(index));
         found.copied().ok_or_else(|| no_such("scalar", index, self.scalars.len()))
     }

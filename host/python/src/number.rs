@@ -5,7 +5,7 @@ use core::fmt::Display;
 use bufabi_core::view::MAX_NDIMS;
 use bufabi_core::wire::backend::{AddressSpace, BackendKind};
 use bufabi_core::{Access, DType, DescriptorError, OwnerInstanceId, Tag, TensorError, ViewError, rights};
-use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyInt, PyList, PyTuple, PyType};
@@ -158,17 +158,40 @@ parameters! {
     buffer_id: u64, whole;
     byte_offset: u64, whole;
     generation: u32, whole_32;
+    level: u32, whole_32;
     mapping_bytes: u64, whole;
     nbytes: u64, whole;
     number: u32, whole_32;
     owner_worker_path_id: u32, whole_32;
     remote_key: u64, whole;
     shareable_handle: u64, whole;
+    subs: u32, whole_32;
 }
 
 /// A whole number that is not negative and fits: for sizes, offsets and identities.
 pub(crate) fn whole(given: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
     given.extract::<u64>().map_err(|error| refused(given, name, error, u64::MAX))
+}
+
+/// A place in a sequence, a negative one from its end. What does not fit is the place of nothing.
+#[inline]
+pub(crate) fn index(given: &Bound<'_, PyAny>) -> PyResult<isize> {
+    given.extract::<isize>().map_err(|error| {
+        if error.is_instance_of::<PyOverflowError>(given.py()) {
+            return PyIndexError::new_err(format!("index: {given} is no place in any sequence"));
+        }
+        PyTypeError::new_err(format!("index: an int is needed, not {}", given.get_type()))
+    })
+}
+
+/// A number of a device: 32 bits, of either sign.
+pub(crate) fn device_id(given: &Bound<'_, PyAny>) -> PyResult<i32> {
+    given.extract::<i32>().map_err(|error| {
+        if error.is_instance_of::<PyOverflowError>(given.py()) {
+            return out_of_range("device_id", given, "32 bits");
+        }
+        PyTypeError::new_err(format!("device_id: an int is needed, not {}", given.get_type()))
+    })
 }
 
 /// As [`whole`], of 32 bits.

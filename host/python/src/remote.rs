@@ -18,8 +18,8 @@ use pyo3::types::{PyBytes, PyTuple};
 use crate::arrays::bytes_of;
 use crate::endpoint::here;
 use crate::error::{OrRaise, failed};
-use crate::mapped_arg::{PyMappedArg, Reach};
-use crate::number::Value;
+use crate::mapped_arg::{PyMappedArg, Reach, no_such, position};
+use crate::number::{self, Value};
 use crate::sidecar::{PyRegistration, PySidecar};
 use crate::task_args::scalar_bits;
 use crate::tensor::PyTensor;
@@ -95,13 +95,26 @@ impl Transport for Carrier<'_, '_> {
 /// Collects a task's arguments for a worker on another machine: tensors first, each with a sidecar and from then on remote, then
 /// scalars.
 #[pyclass(name = "RemoteArgs", module = "bufabi")]
-pub(crate) struct PyRemoteArgs(RemoteArgs);
+pub(crate) struct PyRemoteArgs {
+    arguments: RemoteArgs,
+    tensors: usize,
+    scalars: usize,
+}
+
+impl PyRemoteArgs {
+    /// A tensor was added, or not.
+    fn added(&mut self, index: Result<usize, RemoteError>) -> PyResult<usize> {
+        let index = index.or_raise()?;
+        self.tensors = index.saturating_add(1);
+        Ok(index)
+    }
+}
 
 #[pymethods]
 impl PyRemoteArgs {
     #[new]
     fn new() -> Self {
-        Self(RemoteArgs::new())
+        Self { arguments: RemoteArgs::new(), tensors: 0, scalars: 0 }
     }
 
     /// Adds a tensor whose backing a transport has made reachable, all of it, and says its index.
@@ -111,7 +124,8 @@ impl PyRemoteArgs {
         tag: Value<Tag>,
         registration: PyRef<'_, PyRegistration>,
     ) -> PyResult<usize> {
-        self.0.add_registered(&tensor.0, tag.0, &registration.0).or_raise()
+        let index = self.arguments.add_registered(&tensor.0, tag.0, &registration.0);
+        self.added(index)
     }
 
     /// Adds a tensor of which nobody writes anything, with the bytes from its first element to its last, at most 4,096, and says its
@@ -122,7 +136,8 @@ impl PyRemoteArgs {
         tag: Value<Tag>,
         data: &Bound<'_, PyAny>,
     ) -> PyResult<usize> {
-        self.0.add_inline(&tensor.0, tag.0, &bytes_of(data)?).or_raise()
+        let index = self.arguments.add_inline(&tensor.0, tag.0, &bytes_of(data)?);
+        self.added(index)
     }
 
     /// Adds a tensor as it came from somewhere else, with the sidecar that came with it. Whether the two go together is seen at the
@@ -134,17 +149,39 @@ impl PyRemoteArgs {
         tag: Value<Tag>,
         sidecar: Option<PyRef<'_, PySidecar>>,
     ) -> PyResult<usize> {
-        self.0.add_received(&tensor.0, tag.0, sidecar.map(|sidecar| sidecar.0.clone())).or_raise()
+        let sidecar = sidecar.map(|sidecar| sidecar.0.clone());
+        let index = self.arguments.add_received(&tensor.0, tag.0, sidecar);
+        self.added(index)
     }
 
     /// Adds a scalar behind those that are there, as `TaskArgs.add_scalar` does.
     fn add_scalar(&mut self, scalar: &Bound<'_, PyAny>) -> PyResult<usize> {
-        self.0.add_scalar(scalar_bits(scalar)?).or_raise()
+        let index = self.arguments.add_scalar(scalar_bits(scalar)?).or_raise()?;
+        self.scalars = index.saturating_add(1);
+        Ok(index)
     }
 
     /// Changes a tensor's tag.
-    fn set_tag(&mut self, index: usize, tag: Value<Tag>) -> PyResult<()> {
-        self.0.set_tag(index, tag.0).or_raise()
+    fn set_tag(
+        &mut self,
+        #[pyo3(from_py_with = number::index)] index: isize,
+        tag: Value<Tag>,
+    ) -> PyResult<()> {
+        let place = position(index, self.tensors).filter(|&place| place < self.tensors);
+        let place = place.ok_or_else(|| no_such("tensor", index, self.tensors))?;
+        self.arguments.set_tag(place, tag.0).or_raise()
+    }
+
+    /// How many tensors there are.
+    #[getter]
+    const fn tensor_count(&self) -> usize {
+        self.tensors
+    }
+
+    /// How many scalars there are.
+    #[getter]
+    const fn scalar_count(&self) -> usize {
+        self.scalars
     }
 
     /// Checks them as they are now: every tensor is remote, has its sidecar, and agrees with it; a transport is there; limits, rights and
@@ -154,7 +191,7 @@ impl PyRemoteArgs {
         let carrier = Carrier::new(transport);
         let mut scratch = Box::<Scratch>::default();
         let carried = carrier.as_ref().map(|carrier| -> &dyn Transport { carrier });
-        let task = self.0.submit(&here()?, carried, &mut scratch).or_raise()?;
+        let task = self.arguments.submit(&here()?, carried, &mut scratch).or_raise()?;
         Ok(PyRemoteTask {
             tensors: task.submission.tensors().to_vec(),
             tags: task.submission.tags().to_vec(),
@@ -162,6 +199,10 @@ impl PyRemoteArgs {
             sidecars: task.sidecars.iter().copied().cloned().collect(),
             holds: Mutex::new(Some(task.into_holds())),
         })
+    }
+
+    fn __repr__(&self) -> String {
+        format!("RemoteArgs({} tensors, {} scalars)", self.tensors, self.scalars)
     }
 }
 

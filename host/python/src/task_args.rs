@@ -9,7 +9,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::error::{OrRaise, failed};
 use crate::mapped_arg::{no_such, position};
-use crate::number::{Value, with_bytes};
+use crate::number::{self, Value, with_bytes};
 use crate::tensor::PyTensor;
 
 /// A task's arguments: tensors first, each with a tag, then scalars.
@@ -47,28 +47,32 @@ impl PyTaskArgs {
     }
 
     /// Tensor number `index`.
-    fn tensor(&self, index: isize) -> PyResult<PyTensor> {
+    fn tensor(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<PyTensor> {
         let place = self.tensor_at(index)?;
         let found = self.0.tensors().get(place);
         found.map(|tensor| PyTensor(*tensor)).ok_or_else(|| no_such("tensor", index, place))
     }
 
     /// Scalar number `index`, as the bits that travel.
-    fn scalar(&self, index: isize) -> PyResult<u64> {
+    fn scalar(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<u64> {
         let scalars = self.0.scalars();
         let found = position(index, scalars.len()).and_then(|index| scalars.get(index));
         found.copied().ok_or_else(|| no_such("scalar", index, scalars.len()))
     }
 
     /// The tag of tensor number `index`.
-    fn tag(&self, index: isize) -> PyResult<Value<Tag>> {
+    fn tag(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<Value<Tag>> {
         let place = self.tensor_at(index)?;
         let found = self.0.tags().get(place);
         found.map(|tag| Value(*tag)).ok_or_else(|| no_such("tensor", index, place))
     }
 
     /// Changes a tensor's tag. Whether its owner grants what the new one needs is seen when the task is submitted.
-    fn set_tag(&mut self, index: isize, tag: Value<Tag>) -> PyResult<()> {
+    fn set_tag(
+        &mut self,
+        #[pyo3(from_py_with = number::index)] index: isize,
+        tag: Value<Tag>,
+    ) -> PyResult<()> {
         let place = self.tensor_at(index)?;
         self.0.set_tag(place, tag.0).or_raise()
     }

@@ -1,6 +1,7 @@
 //! `Tensor`: a whole descriptor and a strided view, as a task argument.
 
 use bufabi_core::{Access, DType, Tensor, View};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
@@ -29,6 +30,12 @@ pub(crate) fn view(
         None => View::row_major(byte_offset, dtype, shapes.as_slice(), nbytes).or_raise(),
         Some(strides) => {
             let strides = Numbers::read(strides, "strides")?;
+            let (found, ndims) = (strides.as_slice().len(), shapes.as_slice().len());
+            if found != ndims {
+                return Err(PyValueError::new_err(format!(
+                    "strides: {found} are given for {ndims} dimensions"
+                )));
+            }
             View::new(byte_offset, dtype, shapes.as_slice(), strides.as_slice(), nbytes).or_raise()
         }
     }

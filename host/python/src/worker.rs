@@ -48,9 +48,9 @@ impl PyWorker {
     #[pyo3(signature = (level, *, chips = None, subs = 0, children = Vec::new(), heap_nbytes = HEAP_NBYTES))]
     fn new(
         py: Python<'_>,
-        level: u32,
+        #[pyo3(from_py_with = number::level)] level: u32,
         chips: Option<&Bound<'_, PyAny>>,
-        subs: usize,
+        #[pyo3(from_py_with = number::subs)] subs: u32,
         children: Vec<Py<Self>>,
         #[pyo3(from_py_with = number::nbytes)] heap_nbytes: u64,
     ) -> PyResult<Self> {
@@ -65,7 +65,7 @@ impl PyWorker {
             }
             trees.push(child.tree.clone());
         }
-        let tree = Tree::new(level, chips, subs, trees)?;
+        let tree = Tree::new(level, chips, usize::try_from(subs).unwrap_or(usize::MAX), trees)?;
         for child in &children {
             *child.get().state(py)? = State::Closed;
         }

@@ -79,6 +79,7 @@ def test_machines_that_cannot_be_started_are_refused_by_name(tmp_path: Path, mon
         (TypeError, "not <class 'str'>", lambda: Worker(3, chips=["simulated"])),  # type: ignore[list-item]
         (ValueError, "needs chips, sub-workers or children", lambda: Worker(3, chips=[])),
         (ValueError, "up to 1024 chips", lambda: Worker(3, chips=[Device.simulated()] * 1025)),
+        (ValueError, "chips: -1 is not 0 to 1024", lambda: Worker(3, chips=-1)),
         (TypeError, "Device", lambda: Device()),  # type: ignore[call-arg]
         (TypeError, "Domain", lambda: Domain()),
     ],

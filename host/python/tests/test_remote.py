@@ -68,8 +68,11 @@ def test_bytes_go_to_another_machine_and_those_of_the_elements_come_back(make, t
     assert args.add_registered(odd, Tag.INPUT, transport.register(first)) == 0
     assert args.add_inline(small, Tag.INPUT, np.array([10, 20, 30], np.int32)) == 1
     assert args.add_registered(column, Tag.INPUT, transport.register(second)) == 2
-    args.set_tag(2, Tag.OUTPUT_EXISTING)
+    args.set_tag(-1, Tag.OUTPUT_EXISTING)
+    with pytest.raises(IndexError, match="there is no tensor 3 among 3"):
+        args.set_tag(3, Tag.INPUT)
     assert [args.add_scalar(2), args.add_scalar(0.5)] == [0, 1]
+    assert (args.tensor_count, args.scalar_count, repr(args)) == (3, 2, "RemoteArgs(3 tensors, 2 scalars)")
     with args.submit(transport) as task:
         assert task.tags == (Tag.INPUT, Tag.INPUT, Tag.OUTPUT_EXISTING)
         assert task.scalars == (2, 0x3FE0000000000000)

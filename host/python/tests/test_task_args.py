@@ -191,3 +191,28 @@ def test_they_are_copied_and_pickled_with_their_tags(make) -> None:
             again.check()
         again.clear()
     assert args.tensor_count == 2
+
+
+def test_a_place_that_nothing_has_is_an_index_error(make, registry) -> None:
+    args = TaskArgs()
+    args.add_tensor(make(64).tensor([4], F32), Tag.INPUT)
+    args.add_scalar(1)
+    mapped = registry.mapped_args_from_blob(write_blob(args))
+    assert (mapped.tensor_count, mapped.scalar_count, len(mapped)) == (1, 1, 1)
+    calls = (
+        args.tensor,
+        args.scalar,
+        args.tag,
+        lambda place: args.set_tag(place, 0),
+        mapped.scalar,
+        mapped.__getitem__,
+    )
+    for call in calls:
+        for place in (1, -2, 1 << 70, -(1 << 70)):
+            with pytest.raises(IndexError, match=str(place)):
+                call(place)
+        with pytest.raises(TypeError, match="index: an int is needed, not <class 'float'>"):
+            call(0.0)
+    with pytest.raises(IndexError):
+        mapped[1 << 70]
+    del mapped

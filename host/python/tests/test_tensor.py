@@ -88,3 +88,9 @@ def test_an_element_has_the_size_of_its_type() -> None:
     sizes = (4, 2, 4, 2, 1, 1, 2, 8, 8, 2, 4, 1, 1, 1, 1)
     made = [Tensor(buffer=descriptor(), shapes=[1], dtype=dtype) for dtype in DataType]
     assert tuple(tensor.itemsize for tensor in made) == sizes
+
+
+@pytest.mark.parametrize(("shapes", "strides"), [([4], [1, 1]), ([4, 1], [1]), ([4], [])])
+def test_as_many_strides_as_dimensions_are_needed(shapes: list[int], strides: list[int]) -> None:
+    with pytest.raises(ValueError, match=f"^strides: {len(strides)} are given for {len(shapes)} dimensions$"):
+        Tensor(buffer=descriptor(), shapes=shapes, strides=strides, dtype=DataType.FLOAT32)

@@ -351,6 +351,8 @@ worker.close()
         ("level: 17 is not", lambda: Worker(17, chips=1)),
         ("needs chips, sub-workers or children", lambda: Worker(3)),
         ("one level less, and one has level 3", lambda: Worker(5, children=[Worker(3, chips=1)])),
+        ("level: -3 is not 0 to", lambda: Worker(-3, chips=1)),
+        ("subs: -1 is not 0 to", lambda: Worker(3, subs=-1)),
         ("up to 1024", lambda: Worker(3, chips=1025)),
     ],
 )

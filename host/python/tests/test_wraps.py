@@ -162,6 +162,8 @@ def test_exported_device_memory_keeps_the_identity_that_it_has() -> None:
         ("body_shareable_handle", {"shareable_handle": 0}),
         ("body_shareable_mapping", {"mapping_bytes": 4999}),
         ("nbytes_zero", {"nbytes": 0}),
+        ("device_id: 2147483648 does not fit 32 bits", {"device_id": 1 << 31}),
+        ("mapping_bytes: -1 is not 0 to", {"mapping_bytes": -1}),
         ("wrap_own", {"identity": CanonicalIdentity(owner_instance_id(), 1)}),
     ]:
         with pytest.raises(ValueError, match=rule):

@@ -418,7 +418,7 @@ def wrap_vmm_shareable(
     identity: CanonicalIdentity,
     nbytes: SupportsIndex,
     access: AccessMode | int,
-    device_id: int,
+    device_id: SupportsIndex,
     shareable_handle: SupportsIndex,
     mapping_bytes: SupportsIndex,
     owner_worker_path_id: SupportsIndex = 0,

@@ -104,10 +104,10 @@ class Orchestrator:
 class Worker:
     def __new__(
         cls,
-        level: int,
+        level: SupportsIndex,
         *,
         chips: int | Iterable[Device] | None = None,
-        subs: int = 0,
+        subs: SupportsIndex = 0,
         children: Sequence[Worker] = ...,
         heap_nbytes: SupportsIndex = ...,
     ) -> Self: ...
