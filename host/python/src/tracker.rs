@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bufabi_core::dependencies::{Argument, Capacities, Handle, Hazard, Policy, Storage, Tracker};
+use bufabi_core::dependencies::{Argument, Capacities, Handle, Hazard, Policy, Tracker};
 use bufabi_core::{Code, KeyedHash};
 use bufabi_host::orchestrator::TrackerMemory;
 use bufabi_host::sys::random::random_bytes;
@@ -153,9 +153,10 @@ impl PyTracker {
         let fan_in = u32::try_from(capacities.edges).unwrap_or(MOST_TASKS);
         capacities.edges = capacity(edges, "edges", fan_in)?;
         capacities.arguments = ARGUMENTS;
+        let storage = TrackerMemory::storage(&capacities).or_raise()?;
         // Views come from outside, and must not choose where they land in the tracker's tables.
         let seed = [random_bytes().or_raise()?, random_bytes().or_raise()?].map(u64::from_le_bytes);
-        let tracker = Tracker::new(policy.0, KeyedHash::new(seed), Storage::allocate(&capacities));
+        let tracker = Tracker::new(policy.0, KeyedHash::new(seed), storage);
         let state = Box::new(Mutex::new(State { tracker, live: HashMap::new(), next: 0 }));
         Ok(Self { number: NUMBERS.fetch_add(1, Ordering::Relaxed), state })
     }

@@ -36,6 +36,7 @@ def test_devices_are_values(tmp_path: Path) -> None:
     image, emulator = tmp_path / "image", tmp_path / "emulator"
     image.write_bytes(b"\x7fELF\x02\x01" + bytes(12) + b"\xb7\0")
     emulator.write_bytes(b"")
+    emulator.chmod(0o755)
     machine = Device.qemu(image, emulator=str(emulator), nbytes=64 << 20, patience=2.5)
     assert repr(machine) == f'Device.qemu("{image}", emulator="{emulator}", nbytes=67108864, patience=2.5)'
     assert len({machine, Device.simulated(), Device.simulated(), Device.staged()}) == 3
