@@ -323,23 +323,27 @@ impl Mapping {
         Some(unsafe { core::slice::from_raw_parts(start.cast::<AtomicU64>(), length / 8) })
     }
 
-    /// Tells this processor's caches that the line at `offset` will be used, and whether it will be written. That has no effect
-    /// but on time.
+    /// Tells this processor's caches that the line at `offset` will be used, and whether it will be written: then they take it away from
+    /// those of the other processors. That has no effect but on time.
     #[inline(always)]
     pub(crate) fn prefetch<const IS_WRITTEN: bool>(&self, offset: usize) {
-        #[cfg(target_arch = "x86_64")]
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
         if offset < self.nbytes {
-            use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
-            let at = self.base.as_ptr().wrapping_add(offset).cast_const().cast();
+            let at = self.base.as_ptr().wrapping_add(offset).cast_const().cast::<i8>();
             if IS_WRITTEN {
+                // The intrinsic for writing becomes one for reading wherever the target at large may lack this instruction, which those
+                // processors skip.
                 // SAFETY: a prefetch reads and writes nothing, and faults at no address.
-                unsafe { _mm_prefetch::<_MM_HINT_ET0>(at) };
+                unsafe {
+                    core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+                }
             } else {
+                use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
                 // SAFETY: as above.
                 unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
             }
         }
-        #[cfg(not(target_arch = "x86_64"))]
+        #[cfg(not(all(target_arch = "x86_64", not(miri))))]
         let _ = offset;
     }
 
