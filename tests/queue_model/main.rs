@@ -6,6 +6,7 @@
     reason = "what a test did not expect fails it"
 )]
 
+mod batches;
 mod direction;
 mod world;
 
@@ -32,7 +33,7 @@ fn operation(random: &mut Random, layout: QueueLayout) -> Operation {
         5 => layout.output_arena().nbytes,
         _ => random.below(arena + 2),
     };
-    match random.below(15) {
+    match random.below(16) {
         0..=2 => Operation::Enqueue(nbytes),
         3 => Operation::Peek,
         4 => Operation::HostRelease,
@@ -41,7 +42,8 @@ fn operation(random: &mut Random, layout: QueueLayout) -> Operation {
         8 => Operation::Release(random.next()),
         9 => Operation::Send(nbytes),
         10 => Operation::Reserve(nbytes),
-        12 => Operation::EnqueueAll(nbytes),
+        11 => Operation::EnqueueAll(usize::try_from(random.below(6)).unwrap(), nbytes),
+        12 => Operation::SendAll(usize::try_from(random.below(6)).unwrap(), nbytes),
         13 => Operation::DequeueEach(usize::try_from(random.below(5)).unwrap()),
         14 => Operation::ReleaseAll(usize::try_from(random.below(5)).unwrap()),
         _ if random.below(4) == 0 => Operation::Cancel,
@@ -98,7 +100,8 @@ fn any_operation() -> impl Strategy<Value = Operation> {
         2 => (0..260_u64).prop_map(Operation::Reserve),
         2 => (0..260_u64).prop_map(Operation::Commit),
         1 => Just(Operation::Cancel),
-        2 => (0..260_u64).prop_map(Operation::EnqueueAll),
+        2 => (0..6_usize, 0..260_u64).prop_map(|(count, nbytes)| Operation::EnqueueAll(count, nbytes)),
+        2 => (0..6_usize, 0..260_u64).prop_map(|(count, nbytes)| Operation::SendAll(count, nbytes)),
         2 => (0..5_usize).prop_map(Operation::DequeueEach),
         2 => (0..5_usize).prop_map(Operation::ReleaseAll),
     ]

@@ -4,8 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bufabi_core::queue::{
-    Counts, Handle, Kind, L2End, L3End, Message, Opcode, QueueLayout, ReceiveError, Reservation, SendError,
-    counters,
+    Counts, Kind, L2End, L3End, Message, Opcode, QueueLayout, ReceiveError, Reservation, SendError, counters,
 };
 use bufabi_core::region::{Place, RegionAccess};
 use bufabi_tests::clock::Counted;
@@ -47,8 +46,10 @@ pub(crate) enum Operation {
     Reserve(u64),
     Commit(u64),
     Cancel,
-    /// Three inputs of about that size with one publication.
-    EnqueueAll(u64),
+    /// So many inputs with one publication, of that size, which may be too large, and of smaller ones, in an order that changes.
+    EnqueueAll(usize, u64),
+    /// The same of outputs.
+    SendAll(usize, u64),
     /// At most that many outputs with one publication.
     DequeueEach(usize),
     /// Everything that L2 holds, from that one on around, with one publication.
@@ -223,7 +224,8 @@ impl<'a> World<'a> {
                 self.output.sent(Opcode::Error, bytes, place);
                 self.sent += 1;
             }
-            Operation::EnqueueAll(nbytes) => self.enqueue_all(layout, nbytes),
+            Operation::EnqueueAll(count, nbytes) => self.enqueue_all(layout, count, nbytes),
+            Operation::SendAll(count, nbytes) => self.send_all(layout, count, nbytes),
             Operation::DequeueEach(at_most) => self.dequeue_each(at_most),
             Operation::ReleaseAll(from) => self.release_all(from),
             Operation::Cancel => {
@@ -233,62 +235,7 @@ impl<'a> World<'a> {
             }
         }
         assert_eq!((self.host.poison(), self.task.poison()), (None, None));
-    }
-
-    fn enqueue_all(&mut self, layout: QueueLayout, nbytes: u64) {
-        let messages = [nbytes, nbytes / 2, 7].map(|nbytes| bytes(self.sent, nbytes));
-        let sent = self.host.try_enqueue_all(Kind::Data, &messages);
-        let mut expected = 0;
-        for message in messages {
-            if let Some(refusal) = self.input.refusal(length(&message)) {
-                if expected == 0 {
-                    assert_eq!(sent, Err(refusal));
-                }
-                self.refused += 1;
-                break;
-            }
-            let place = self.announced(layout.input_ring(), &self.input);
-            self.input.sent(Opcode::Data, message, place);
-            (expected, self.sent) = (expected + 1, self.sent + 1);
-        }
-        assert_eq!(sent.unwrap_or(0), expected);
-    }
-
-    fn dequeue_each(&mut self, at_most: usize) {
-        let (mut out, mut taken) = ([0; 2048], Vec::new());
-        let outcome = self.host.try_dequeue_each(&mut out, at_most, |opcode, bytes| {
-            taken.push((opcode, bytes.to_vec()));
-        });
-        let expected = at_most.min(self.output.flight.len());
-        match outcome {
-            Err(error) => assert_eq!((error, expected == 0 && at_most > 0), (ReceiveError::Empty, true)),
-            Ok(count) => assert_eq!((count, taken.len()), (expected, expected)),
-        }
-        for message in taken {
-            let sent = &self.output.flight[0];
-            assert_eq!(message, (sent.opcode, sent.bytes.clone()));
-            self.output.received = self.output.received.max(1);
-            self.output.released(0);
-        }
-        self.check_head(counters::OUTPUT_HEAD, &self.output);
-    }
-
-    fn release_all(&mut self, from: usize) {
-        let held = self.input.held();
-        let order = (0..held.len()).map(|at| held[(at + from) % held.len()]);
-        let handles: Vec<Handle> = order.map(|index| self.input.flight[index].handle.unwrap()).collect();
-        self.task.release_all(&handles).unwrap();
-        for index in held.into_iter().rev() {
-            self.input.released(index);
-        }
-        self.check_head(counters::INPUT_HEAD, &self.input);
-    }
-
-    /// The other side is told of everything that was given back.
-    fn check_head(&self, counter: u64, direction: &Direction) {
-        let head = direction.count.wrapping_sub(u64::try_from(direction.flight.len()).unwrap());
-        let told = self.memory.counter(counter).load(Ordering::Relaxed);
-        assert_eq!(u64::from(told), head & 0xffff_ffff);
+        self.check_told();
     }
 
     pub(crate) fn output_refusal(&self, nbytes: u64) -> Option<SendError> {

@@ -50,6 +50,10 @@ fn the_script_reaches_every_kind_of_answer() {
         Answer::Message(Opcode::Data, 128),
         Answer::Message(Opcode::Error, 0),
         Answer::Bytes(pattern(128)),
+        Answer::Sent(1),
+        Answer::Sent(2),
+        Answer::Taken(vec![pattern(64)]),
+        Answer::Taken(vec![pattern(0), pattern(128)]),
     ] {
         assert!(answers.contains(&expected), "{expected:?} is not in {answers:?}");
     }
@@ -134,8 +138,8 @@ fn whatever_a_hostile_peer_writes_and_when_an_end_answers_or_ends_with_the_first
     assert!(causes.len() >= 10, "{causes:?}");
 }
 
-/// An access that fails changes nothing, so the same call goes through when it is made again; only a counter that may have been
-/// stored ends the queue.
+/// An access that fails changes nothing, so the same call goes through when it is made again, and of a batch that stopped in the middle
+/// the rest; only a counter that may have been stored ends the queue.
 #[test]
 fn a_memory_that_fails_at_any_access_changes_nothing_or_ends_the_queue() {
     let clean = clean_answers();
@@ -159,6 +163,21 @@ fn a_memory_that_fails_at_any_access_changes_nothing_or_ends_the_queue() {
                     | Answer::NotReceived(ReceiveError::Access(found)) => {
                         assert_eq!((side, found), (victim, error));
                         ends.play(side, call)
+                    }
+                    Answer::Sent(sent) if Answer::Sent(sent) != clean[answers.len()] => {
+                        match ends.play(side, call.rest(sent)) {
+                            Answer::Sent(more) => Answer::Sent(sent + more),
+                            other => other,
+                        }
+                    }
+                    Answer::Taken(mut taken) if Answer::Taken(taken.clone()) != clean[answers.len()] => {
+                        match ends.play(side, call.rest(taken.len())) {
+                            Answer::Taken(more) => {
+                                taken.extend(more);
+                                Answer::Taken(taken)
+                            }
+                            other => other,
+                        }
                     }
                     other => other,
                 };
@@ -259,6 +278,11 @@ fn giving_up_is_told_and_kept_and_cleanup_works() {
     l3.abort().unwrap();
     assert_eq!(l3.try_enqueue(Kind::Data, &[]), Err(SendError::Poisoned(Poison::Aborted)));
     assert_eq!(l3.try_peek(), Err(ReceiveError::Poisoned(Poison::Aborted)));
+    // Also a batch of none.
+    assert_eq!(l3.try_enqueue_all(Kind::Data, [[0; 1]; 0]), Err(SendError::Poisoned(Poison::Aborted)));
+    let none = l3.try_dequeue_each(&mut [], 0, |_, _| {});
+    assert_eq!(none, Err(ReceiveError::Poisoned(Poison::Aborted)));
+    assert_eq!(l3.release_all(&[]), Err(ReceiveError::Poisoned(Poison::Aborted)));
     let mut l2 = L2End::<_, _, 1>::new(layout(), &memory, [0; 2]).unwrap();
     assert_eq!(l2.peer_aborted(), Ok(true));
     assert_eq!(l2.try_receive(), Err(ReceiveError::PeerAborted));

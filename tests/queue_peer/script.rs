@@ -43,6 +43,24 @@ pub(crate) enum Call {
     Write(u8),
     Commit(u8),
     SendWithin(u8),
+    /// Several with one publication, of these sizes.
+    EnqueueAll(&'static [u8]),
+    SendAll(&'static [u8]),
+    /// At most so many, given back with one publication.
+    DequeueEach(usize),
+    ReleaseAll(&'static [usize]),
+}
+
+impl Call {
+    /// The rest of it, when so many of a batch went through.
+    pub(crate) fn rest(self, done: usize) -> Self {
+        match self {
+            Self::EnqueueAll(sizes) => Self::EnqueueAll(&sizes[done..]),
+            Self::SendAll(sizes) => Self::SendAll(&sizes[done..]),
+            Self::DequeueEach(at_most) => Self::DequeueEach(at_most - done),
+            other => other,
+        }
+    }
 }
 
 /// What it came to.
@@ -51,6 +69,9 @@ pub(crate) enum Answer {
     Done,
     Message(Opcode, u64),
     Bytes(Vec<u8>),
+    /// So many of a batch.
+    Sent(usize),
+    Taken(Vec<Vec<u8>>),
     NotSent(SendError),
     NotReceived(ReceiveError),
 }
@@ -87,15 +108,30 @@ pub(crate) const SCRIPT: &[(Side, Call)] = &[
     (Side::L3, Call::DequeueWithin),
     (Side::L2, Call::SendWithin(100)),
     (Side::L3, Call::DequeueWithin),
+    // Batches that stop in the middle: no slot, a message that is too large, no room, nothing more there.
+    (Side::L3, Call::EnqueueAll(&[8, 16, 1])),
+    (Side::L2, Call::Receive),
+    (Side::L2, Call::Receive),
+    (Side::L2, Call::ReleaseAll(&[4, 3])),
+    (Side::L3, Call::EnqueueAll(&[100, 255, 1])),
+    (Side::L2, Call::Receive),
+    (Side::L2, Call::ReleaseAll(&[5])),
+    (Side::L2, Call::SendAll(&[64, 100])),
+    (Side::L2, Call::SendAll(&[32, 1, 1])),
+    (Side::L3, Call::DequeueEach(1)),
+    (Side::L3, Call::DequeueEach(5)),
+    (Side::L3, Call::DequeueEach(5)),
+    (Side::L2, Call::SendAll(&[0, 128])),
+    (Side::L3, Call::DequeueEach(2)),
     (Side::L3, Call::Enqueue(100)),
     (Side::L3, Call::Stop),
     (Side::L3, Call::Enqueue(1)),
     (Side::L2, Call::Receive),
     (Side::L2, Call::ReceiveWithin),
     (Side::L2, Call::Receive),
-    (Side::L2, Call::Release(4)),
-    (Side::L2, Call::Read(3)),
-    (Side::L2, Call::Release(3)),
+    (Side::L2, Call::Release(7)),
+    (Side::L2, Call::Read(6)),
+    (Side::L2, Call::Release(6)),
     (Side::L2, Call::SendWithin(1)),
     (Side::L3, Call::Dequeue),
 ];
@@ -217,6 +253,42 @@ impl<'m, 'a> Ends<'m, 'a> {
             }
             (Side::L2, Call::SendWithin(nbytes)) => {
                 send(self.l2.send(Kind::Data, &pattern(nbytes), LIMIT, clock))
+            }
+            (_, Call::EnqueueAll(_) | Call::SendAll(_) | Call::DequeueEach(_) | Call::ReleaseAll(_)) => {
+                self.answer_batch(side, call)
+            }
+            other => unreachable!("{other:?} is in no script"),
+        }
+    }
+
+    fn answer_batch(&mut self, side: Side, call: Call) -> Answer {
+        let messages = |sizes: &'static [u8]| sizes.iter().map(|&nbytes| pattern(nbytes));
+        match (side, call) {
+            (Side::L3, Call::EnqueueAll(sizes)) => self
+                .l3
+                .try_enqueue_all(Kind::Data, messages(sizes))
+                .map_or_else(Answer::NotSent, Answer::Sent),
+            (Side::L2, Call::SendAll(sizes)) => {
+                self.l2.try_send_all(Kind::Error, messages(sizes)).map_or_else(Answer::NotSent, Answer::Sent)
+            }
+            (Side::L3, Call::DequeueEach(at_most)) => {
+                let mut taken = Vec::new();
+                let each = |_: Opcode, bytes: &[u8]| taken.push(bytes.to_vec());
+                match self.l3.try_dequeue_each(&mut [0; 128], at_most, each) {
+                    Ok(count) => {
+                        assert_eq!(count, taken.len());
+                        Answer::Taken(taken)
+                    }
+                    Err(error) => Answer::NotReceived(error),
+                }
+            }
+            (Side::L2, Call::ReleaseAll(numbers)) => {
+                let handles = numbers.iter().filter_map(|&number| self.handle(side, number));
+                let handles: Vec<Handle> = handles.collect();
+                if handles.is_empty() {
+                    return Answer::Done;
+                }
+                self.l2.release_all(&handles).map_or_else(Answer::NotReceived, |()| Answer::Done)
             }
             other => unreachable!("{other:?} is in no script"),
         }

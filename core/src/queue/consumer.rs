@@ -245,11 +245,34 @@ impl<D: Direction, W: AsRef<[WindowPlace]> + AsMut<[WindowPlace]>> Consumer<D, W
     #[inline]
     pub(super) fn give_back(&mut self, access: &impl RegionAccess, handle: Handle) -> Result<(), Setback> {
         self.place(handle)?;
-        let is_front = handle.0 == self.head;
-        if is_front {
+        if handle.0 == self.head {
             // What was read of it was read before the other side can write there again.
             access.publish(Place::NOTHING)?;
         }
+        self.mark_given_back(handle);
+        Ok(())
+    }
+
+    /// Is done with several messages. What memory can refuse comes before the first of them, so that it refuses all or none.
+    pub(super) fn give_all_back(
+        &mut self,
+        access: &impl RegionAccess,
+        handles: &[Handle],
+    ) -> Result<(), Setback> {
+        if handles.is_empty() {
+            return Ok(());
+        }
+        access.publish(Place::NOTHING)?;
+        for &handle in handles {
+            self.place(handle)?;
+            self.mark_given_back(handle);
+        }
+        Ok(())
+    }
+
+    /// A message that is held is not any more.
+    #[inline]
+    fn mark_given_back(&mut self, handle: Handle) {
         // One of the two it is, as was just seen.
         if let Some(distance) = self.distance(handle) {
             let position = self.position(distance);
@@ -259,10 +282,9 @@ impl<D: Direction, W: AsRef<[WindowPlace]> + AsMut<[WindowPlace]>> Consumer<D, W
         } else {
             self.beyond = Beyond::Stop { index: handle.0, is_given_back: true };
         }
-        if is_front {
+        if handle.0 == self.head {
             self.move_head();
         }
-        Ok(())
     }
 
     /// The handle is that of STOP, and STOP is held.

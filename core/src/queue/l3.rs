@@ -136,6 +136,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> QueueEnd<A, M, [WindowPlac
         at_most: usize,
         mut each: impl FnMut(Opcode, &[u8]),
     ) -> Result<usize, ReceiveError> {
+        self.check_alive::<ReceiveError>()?;
         let mut taken = 0_usize;
         let mut first = None;
         while taken < at_most {

@@ -60,11 +60,11 @@ where
     /// As [`release`](Self::release), of several, after which the other side is told once.
     ///
     /// # Errors
-    /// [`ReceiveError`], at the first that cannot be released; those before it are.
+    /// [`ReceiveError`]; after [`ReceiveError::Access`] none is released. At the first handle that is not current the queue ends;
+    /// those before it are released.
     pub fn release_all(&mut self, handles: &[Handle]) -> Result<(), ReceiveError> {
         self.check_alive::<ReceiveError>()?;
-        let mut handles = handles.iter();
-        let released = handles.try_for_each(|&handle| self.consumer.give_back(&self.access, handle));
+        let released = self.consumer.give_all_back(&self.access, handles);
         self.tell_given_back(released)
     }
 

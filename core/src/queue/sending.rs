@@ -166,6 +166,7 @@ where
         kind: Kind,
         messages: impl IntoIterator<Item = B>,
     ) -> Result<usize, SendError> {
+        self.check_alive::<SendError>()?;
         let mut sent = 0_usize;
         for message in messages {
             match self.fill(kind, message.as_ref()) {

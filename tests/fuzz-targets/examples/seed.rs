@@ -89,7 +89,21 @@ fn plays(fuzz: &Path) -> Result<(), Box<dyn Error>> {
         ("full".to_owned(), full.to_vec()),
         ("handle".to_owned(), vec![0, 8, 8, 0, 14, 7, 8, 0]),
         ("abort".to_owned(), vec![0, 8, 14, 255, 8, 0, 9, 0, 3, 1]),
+        // Batches of both ends: whole, stopped by a full ring or arena, by a message that is too large, by an output that is larger than
+        // the room for it, by a handle that comes twice.
+        ("batch-inputs".to_owned(), vec![16, 7, 8, 0, 8, 0, 19, 1, 8, 0, 19, 0, 16, 3, 16, 3, 8, 0, 19, 0]),
+        ("batch-outputs".to_owned(), vec![17, 7, 18, 1, 18, 3, 17, 3, 17, 3, 18, 3, 17, 103, 18, 131, 18, 3]),
+        ("batch-too-large".to_owned(), vec![16, 139, 17, 139, 16, 19, 18, 3, 8, 0, 19, 0]),
+        ("batch-twice".to_owned(), vec![16, 7, 8, 0, 8, 0, 19, 251, 8, 0, 17, 3]),
+        ("batch-reserved".to_owned(), vec![12, 100, 17, 3, 13, 1, 17, 3, 18, 3]),
     ];
+    // The same with a write of the peer in the middle of a batch.
+    for word in 0..6 {
+        let inputs = [15, word, 9, 14 * 16 + 8, 16, 7, 8, 0, 8, 0, 19, 0, 16, 3];
+        let outputs = [15, word, 9, 14 * 16 + 8, 17, 7, 18, 3, 17, 3];
+        plays.push((format!("batch-inputs-{word}"), inputs.to_vec()));
+        plays.push((format!("batch-outputs-{word}"), outputs.to_vec()));
+    }
     // One write of the peer into each counter and into each word of a slot, while a message is on its way.
     for word in 0..10 {
         let play = vec![15, word, 4, 14 * 16 + 8, 0, 40, 8, 0, 10, 0, 2, 40, 5, 0];

@@ -20,6 +20,9 @@ const DEPTH: u64 = 4;
 /// Inputs that L2 holds at most.
 const WINDOW: usize = 2;
 
+/// Calls that a byte chooses from.
+const CALLS: u8 = 20;
+
 /// Memory that refuses to be reached outside its parts, and that is corrupted just before one of the accesses to come.
 struct Memory {
     payload: RefCell<Vec<u8>>,
@@ -164,7 +167,7 @@ pub fn queue(bytes: &[u8]) {
     let mut words = bytes.chunks_exact(2);
     while let Some(&[call, argument]) = words.next().and_then(|word| word.first_chunk()) {
         let before = (run.l3.poison(), run.l2.poison());
-        if call % 16 == 15 {
+        if call % CALLS == 15 {
             let Some(next) = words.next() else { break };
             run.arm(next[0], argument, next[1]);
         } else {
@@ -198,10 +201,10 @@ impl Run<'_> {
     fn call(&mut self, call: u8, argument: u8) {
         let mut clock = Pauses(0);
         let mut out = [0; ARENA as usize];
-        match call % 16 {
+        match call % CALLS {
             0 | 1 => {
                 let bytes = self.message(argument);
-                let outcome = if call % 16 == 0 {
+                let outcome = if call % CALLS == 0 {
                     self.l3.try_enqueue(Kind::Data, &bytes)
                 } else {
                     self.l3.enqueue(Kind::Error, &bytes, LIMIT, &mut clock)
@@ -210,7 +213,7 @@ impl Run<'_> {
             }
             2 | 3 => {
                 let bytes = self.message(argument);
-                let outcome = if call % 16 == 2 {
+                let outcome = if call % CALLS == 2 {
                     self.l2.try_send(Kind::Data, &bytes)
                 } else {
                     self.l2.send(Kind::Error, &bytes, LIMIT, &mut clock)
@@ -221,7 +224,7 @@ impl Run<'_> {
                 let _ = self.l3.request_stop(LIMIT, &mut clock);
             }
             5 | 6 => {
-                let outcome = if call % 16 == 5 {
+                let outcome = if call % CALLS == 5 {
                     self.l3.try_dequeue_into(&mut out)
                 } else {
                     self.l3.dequeue_into(&mut out[..usize::from(argument) % 129], LIMIT, &mut clock)
@@ -234,7 +237,7 @@ impl Run<'_> {
             7 => self.peek(&mut out),
             8 | 9 => {
                 let outcome =
-                    if call % 16 == 8 { self.l2.try_receive() } else { self.l2.receive(LIMIT, &mut clock) };
+                    if call % CALLS == 8 { self.l2.try_receive() } else { self.l2.receive(LIMIT, &mut clock) };
                 if let Ok(message) = outcome {
                     inside(&message, DEPTH * 64);
                     let expected = match message.opcode() {
@@ -268,6 +271,9 @@ impl Run<'_> {
                 self.is_misused = true;
                 self.l3.abort().expect("memory that does not fail");
             }
+            16 | 17 => self.send_several(call % CALLS == 16, argument),
+            18 => self.take_several(argument),
+            19 => self.release_several(argument),
             _ => {}
         }
     }
@@ -287,6 +293,74 @@ impl Run<'_> {
                 assert!(!is_empty, "a legal message was refused by an empty queue");
             }
             Err(_) => {}
+        }
+    }
+
+    /// Up to three messages with one publication, of sizes that differ.
+    fn send_several(&mut self, is_input: bool, argument: u8) {
+        let sizes = [argument, argument / 2, argument.wrapping_mul(7)];
+        let mut messages: Vec<Vec<u8>> = sizes.map(|nbytes| self.message(nbytes)).into();
+        messages.truncate(usize::from(argument) % 4);
+        let outcome = if is_input {
+            self.l3.try_enqueue_all(Kind::Data, &messages)
+        } else {
+            self.l2.try_send_all(Kind::Data, &messages)
+        };
+        let sent = match outcome {
+            Ok(sent) => sent,
+            Err(error) => return self.sent(Err(error), messages.swap_remove(0), is_input),
+        };
+        assert!(sent <= messages.len() && (sent > 0 || messages.is_empty()));
+        let direction = if is_input { &mut self.inputs } else { &mut self.outputs };
+        let rest = messages.split_off(sent);
+        direction.sent.extend(messages);
+        // What stopped it stops it again, alone.
+        if let Some(stopped) = rest.into_iter().next() {
+            let was_clean = self.is_clean();
+            let again = if is_input {
+                self.l3.try_enqueue(Kind::Data, &stopped)
+            } else {
+                self.l2.try_send(Kind::Data, &stopped)
+            };
+            assert!(!was_clean || !self.is_clean() || again.is_err());
+            self.sent(again, stopped, is_input);
+        }
+    }
+
+    fn take_several(&mut self, argument: u8) {
+        let (mut out, mut taken) = ([0; ARENA as usize], Vec::new());
+        let (at_most, capacity) = (usize::from(argument) % 4, if argument >= 128 { 16 } else { out.len() });
+        let each = |_, bytes: &[u8]| taken.push(bytes.to_vec());
+        let outcome = self.l3.try_dequeue_each(&mut out[..capacity], at_most, each);
+        assert!(taken.len() <= at_most);
+        if let Ok(count) = outcome {
+            assert_eq!(count, taken.len());
+        }
+        for bytes in taken {
+            let expected = self.outputs.sent.pop_front();
+            assert!(!self.is_clean() || expected == Some(bytes));
+        }
+        if self.is_clean() && outcome.is_ok_and(|count| count < at_most) {
+            let next = self.outputs.sent.front();
+            assert!(next.is_none_or(|next| next.len() > capacity), "it stopped before it had to");
+        }
+    }
+
+    /// All that L2 holds, in any order, with one publication; now and then one twice, which no caller may do.
+    fn release_several(&mut self, argument: u8) {
+        let mut handles: Vec<Handle> = self.held.iter().map(|(handle, _)| *handle).collect();
+        if argument % 2 == 1 {
+            handles.reverse();
+        }
+        if let (Some(&first), true) = (handles.first(), argument >= 250) {
+            self.is_misused = true;
+            handles.insert(1, first);
+        }
+        let outcome = self.l2.release_all(&handles);
+        assert!(!self.is_clean() || outcome.is_ok());
+        if outcome.is_ok() {
+            assert!(handles.len() == self.held.len(), "a message was given back twice");
+            self.held.clear();
         }
     }
 
@@ -345,9 +419,13 @@ impl Run<'_> {
         if let Some(poison) = now.1 {
             assert_eq!(self.l2.try_receive(), Err(ReceiveError::Poisoned(poison)));
             assert_eq!(self.l2.try_send(Kind::Data, &[]), Err(SendError::Poisoned(poison)));
+            assert_eq!(self.l2.try_send_all(Kind::Data, [[0; 1]; 0]), Err(SendError::Poisoned(poison)));
+            assert_eq!(self.l2.release_all(&[]), Err(ReceiveError::Poisoned(poison)));
         }
         if let Some(poison) = now.0 {
             assert_eq!(self.l3.try_peek(), Err(ReceiveError::Poisoned(poison)));
+            let none = self.l3.try_dequeue_each(&mut [], 0, |_, _| {});
+            assert_eq!(none, Err(ReceiveError::Poisoned(poison)));
         }
     }
 }
