@@ -3,24 +3,29 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot build or run fails it")]
 
 use std::fs;
+use std::mem::ManuallyDrop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use bufabi_core::Code;
 use bufabi_core::queue::{Kind, L3End, Opcode, QueueLayout, ReceiveError};
 use bufabi_host::owner::Endpoint;
-use bufabi_host::region::{Emulator, ProvidedRegion, SleepingClock};
+use bufabi_host::region::{Emulator, EmulatorError, ProvidedRegion, RegionMemory, SleepingClock};
+use bufabi_host::sys::process::{Ending, Process};
 use bufabi_host::vmm::memfd::{Broker, MemfdOptions};
 use bufabi_host::vmm::{Admission, MemfdDriver};
 use bufabi_tests::device::{
     BARE_AARCH64, CORTEX_M, firmware_library, fresh_folder, link_alone, panics, queue_firmware, sizes,
 };
 use bufabi_tests::message::message;
+use bufabi_tests::waits::{HostWait, died, kill_soon};
 
 const LIMIT: Duration = Duration::from_secs(60);
-const HOUR: Duration = Duration::from_secs(3600);
+/// What takes longer hangs: ten times the second in which everyone ought to know.
+const HANG: Duration = Duration::from_secs(10);
 const SIGKILL: i32 = 9;
+const SIGSTOP: i32 = 19;
 
 /// Kept between runs, so that only what changed is built again.
 fn builds() -> PathBuf {
@@ -39,7 +44,7 @@ fn driver(endpoint: &Endpoint) -> Arc<MemfdDriver> {
 fn beside_firmware(
     folder: &Path,
     what: u64,
-    host: impl FnOnce(&mut L3End<bufabi_host::region::RegionMemory, Vec<u64>>, &mut SleepingClock, Emulator),
+    host: impl FnOnce(L3End<RegionMemory, Vec<u64>>, &mut SleepingClock, Emulator),
 ) {
     let library = firmware_library(BARE_AARCH64, &[], &builds()).unwrap();
     let image = queue_firmware(&library, folder).unwrap();
@@ -58,10 +63,9 @@ fn beside_firmware(
         Emulator::start(&machine_driver, [&payload, &counter], layout, &image, folder, what).unwrap();
     let memory = region.memory().unwrap();
     let mut clock = SleepingClock::new(&memory).unwrap().watching(emulator.process()).unwrap();
-    let mut end = L3End::new(layout, memory, vec![0; 256]).unwrap();
-    host(&mut end, &mut clock, emulator);
-    assert_eq!(end.poison(), None);
-    drop((end, clock));
+    let end = L3End::new(layout, memory, vec![0; 256]).unwrap();
+    host(end, &mut clock, emulator);
+    drop(clock);
     region.close(soon()).unwrap();
 }
 
@@ -70,7 +74,7 @@ fn a_host_and_firmware_exchange_messages_and_both_check_every_byte() {
     let long = std::env::var("BUFABI_LONG").is_ok_and(|value| value == "1");
     let messages: u64 = if long { 1_000_000 } else { 100_000 };
     let folder = fresh_folder(&builds(), "queue").unwrap();
-    beside_firmware(&folder, 0, |end, clock, emulator| {
+    beside_firmware(&folder, 0, |mut end, clock, emulator| {
         let (mut sent, mut answered, mut out) = (0, 0, [0; 1024]);
         while answered < messages {
             // It waits for answers while some are to come, and else for room.
@@ -83,6 +87,7 @@ fn a_host_and_firmware_exchange_messages_and_both_check_every_byte() {
         }
         end.request_stop(LIMIT, clock).unwrap();
         emulator.wait().unwrap();
+        assert_eq!(end.poison(), None);
     });
     assert_eq!(fs::read_to_string(folder.join("answers")).unwrap(), format!("ok {messages}\n"));
 }
@@ -90,7 +95,7 @@ fn a_host_and_firmware_exchange_messages_and_both_check_every_byte() {
 #[test]
 fn firmware_that_gets_another_message_than_it_expects_gives_up_and_the_host_sees_it() {
     let folder = fresh_folder(&builds(), "queue-other").unwrap();
-    beside_firmware(&folder, 0, |end, clock, emulator| {
+    beside_firmware(&folder, 0, |mut end, clock, emulator| {
         end.enqueue(Kind::Data, &message(0), LIMIT, clock).unwrap();
         end.enqueue(Kind::Data, &message(7), LIMIT, clock).unwrap();
         let mut out = [0; 1024];
@@ -98,23 +103,68 @@ fn firmware_that_gets_another_message_than_it_expects_gives_up_and_the_host_sees
         assert_eq!(out[..first.1], message(0));
         assert_eq!(end.dequeue_into(&mut out, LIMIT, clock), Err(ReceiveError::PeerAborted));
         emulator.wait().unwrap();
+        assert_eq!(end.poison(), None, "the other side's flag does not set ours");
     });
     let answers = fs::read_to_string(folder.join("answers")).unwrap();
     assert_eq!(answers, "input 1 is another: queue_aborted 1\n");
 }
 
+/// Each time a machine has answered a message and stands still then, so that nothing ends the wait but its end.
 #[test]
-fn a_machine_that_is_killed_is_known_within_a_second() {
-    let folder = fresh_folder(&builds(), "queue-killed").unwrap();
-    beside_firmware(&folder, 1, |end, clock, emulator| {
-        end.enqueue(Kind::Data, &[1; 32], LIMIT, clock).unwrap();
-        let mut out = [0; 32];
-        assert_eq!(end.dequeue_into(&mut out, LIMIT, clock), Ok((Opcode::Data, 32)));
-        emulator.process().send(SIGKILL).unwrap();
-        let start = Instant::now();
-        assert_eq!(end.peek(HOUR, clock).map_err(ReceiveError::code).err(), Some(Code::WorkerDied));
-        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+fn a_machine_that_is_killed_is_known_within_a_second_to_every_wait_of_its_host() {
+    for wait in HostWait::ALL {
+        let folder = fresh_folder(&builds(), format!("queue-killed-{wait:?}")).unwrap();
+        beside_firmware(&folder, 1, |mut end, clock, emulator| {
+            end.enqueue(Kind::Data, &[1; 32], LIMIT, clock).unwrap();
+            assert_eq!(end.dequeue_into(&mut [0; 32], LIMIT, clock), Ok((Opcode::Data, 32)));
+            assert_eq!(end.poison(), None);
+            let pid = emulator.process().pid();
+            stand_still(emulator.process());
+            let killer = kill_soon(pid).unwrap();
+            assert_eq!(wait.wait(end, clock), died(pid));
+            let elapsed = killer.join().unwrap().elapsed();
+            assert!(elapsed < HANG, "{wait:?}: {elapsed:?}");
+            let ending = Ending::Killed { signal: SIGKILL };
+            assert_eq!(emulator.wait(), Err(EmulatorError::Ended { ending }));
+        });
+    }
+}
+
+/// Stops every thread of a process, which takes effect some time after it was asked for.
+fn stand_still(process: &Process) {
+    process.send(SIGSTOP).unwrap();
+    let start = Instant::now();
+    let is_stopped = |thread: fs::DirEntry| {
+        let state = fs::read_to_string(thread.path().join("stat")).unwrap();
+        state.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+    };
+    while !fs::read_dir(format!("/proc/{}/task", process.pid())).unwrap().all(|it| is_stopped(it.unwrap())) {
+        assert!(start.elapsed() < HANG, "it goes on");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Its host's thread ends without a word, as it does when its process is killed.
+#[test]
+fn a_machine_ends_with_its_host() {
+    let folder = fresh_folder(&builds(), "queue-orphan").unwrap();
+    let machine = thread::spawn(move || {
+        let mut machine = None;
+        beside_firmware(&folder, 1, |_, _, emulator| {
+            machine = Some(Process::open(emulator.process().pid()).unwrap());
+            let _ = ManuallyDrop::new(emulator);
+        });
+        machine.unwrap()
     });
+    let machine = machine.join().unwrap();
+    let start = Instant::now();
+    loop {
+        match machine.ended().unwrap() {
+            Some(ending) => break assert_eq!(ending, Ending::Killed { signal: SIGKILL }),
+            None => assert!(start.elapsed() < HANG, "it goes on"),
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// The entry points of a task's end.

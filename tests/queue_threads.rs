@@ -1,4 +1,4 @@
-//! Both ends of the message queue in two threads, with every byte checked at the other end.
+//! Both ends of the message queue in two threads, one by one and in batches, with every byte checked at the other end.
 #![expect(
     clippy::arithmetic_side_effects,
     clippy::indexing_slicing,
@@ -74,30 +74,63 @@ fn task<A: RegionAccess>(mut end: L2End<A, Vec<u64>, WINDOW>, most: u64) -> u64 
             Err(error) => panic!("{error}"),
         }
         let index = usize::try_from(random.next()).unwrap() % held.len();
-        end.release(held.swap_remove(index)).unwrap();
+        if random.below(4) == 0 {
+            // All of them with one publication, from any of them on around.
+            held.rotate_left(index);
+            end.release_all(&held).unwrap();
+            held.clear();
+        } else {
+            end.release(held.swap_remove(index)).unwrap();
+        }
     }
     number
 }
 
-/// L3 sends as many as it can, and takes answers in between.
-fn host<A: RegionAccess>(mut end: L3End<A, Vec<u64>>, most: u64, messages: u64) {
+/// The next so many messages.
+fn messages(first: u64, count: u64, most: u64) -> Vec<Vec<u8>> {
+    let one = |number| {
+        let mut bytes = Vec::new();
+        message(number, most, &mut bytes);
+        bytes
+    };
+    (first..first + count).map(one).collect()
+}
+
+/// L3 sends as many as it can, now and then several with one publication, and takes answers in between, one or several at a time.
+fn host<A: RegionAccess>(mut end: L3End<A, Vec<u64>>, most: u64, count: u64) {
     let mut clock = Machine::start();
+    let mut random = Random::new(77);
     let (mut bytes, mut expected) = (Vec::new(), Vec::new());
     let mut out = vec![0; usize::try_from(most).unwrap()];
     let (mut sent, mut answered) = (0, 0);
     message(0, most, &mut bytes);
-    while answered < messages {
+    while answered < count {
+        if sent < count && random.below(4) == 0 {
+            let batch = messages(sent, random.below(6).min(count - sent), most);
+            let several = end.try_enqueue_all(Kind::Data, &batch);
+            sent += u64::try_from(several.unwrap_or(0)).unwrap();
+            message(sent, most, &mut bytes);
+        }
         // It waits for answers while some are to come, and else for room.
         let limit = if answered < sent { Duration::ZERO } else { LIMIT };
-        if sent < messages && end.enqueue(Kind::Data, &bytes, limit, &mut clock).is_ok() {
+        if sent < count && end.enqueue(Kind::Data, &bytes, limit, &mut clock).is_ok() {
             sent += 1;
             message(sent, most, &mut bytes);
             continue;
         }
+        let mut check = |opcode, bytes: &[u8]| {
+            message(answered, most, &mut expected);
+            assert_eq!((opcode, bytes), (Opcode::Data, &expected[..]), "output {answered}");
+            answered += 1;
+        };
+        if random.below(4) == 0 {
+            match end.try_dequeue_each(&mut out, 3, &mut check) {
+                Ok(_) | Err(ReceiveError::Empty) => continue,
+                Err(error) => panic!("{error}"),
+            }
+        }
         let (opcode, nbytes) = end.dequeue_into(&mut out, LIMIT, &mut clock).unwrap();
-        message(answered, most, &mut expected);
-        assert_eq!((opcode, &out[..nbytes]), (Opcode::Data, &expected[..]), "output {answered}");
-        answered += 1;
+        check(opcode, &out[..nbytes]);
     }
     end.request_stop(LIMIT, &mut clock).unwrap();
 }

@@ -9,14 +9,16 @@
 )]
 
 mod attach;
+mod handles;
 mod script;
+mod wakes;
 
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bufabi_core::queue::{Handle, Kind, L2End, L3End, Opcode, Poison, ReceiveError, SendError, counters};
+use bufabi_core::queue::{Kind, L2End, L3End, Opcode, Poison, ReceiveError, SendError, counters};
 use bufabi_core::region::{AccessError, Place};
 use bufabi_tests::clock::Counted;
 use bufabi_tests::memory::{AtomicMemory, Step, Watched};
@@ -352,50 +354,6 @@ fn every_access_of_a_message_in_its_order() {
     assert_eq!(steps[..2], [Step::Load(counters::INPUT_HEAD), Step::Observe(Place::NOTHING)]);
 }
 
-/// A handle that is not current ends the queue: one that was released, one of another end, one that nobody gave out.
-#[test]
-fn a_handle_that_is_not_current_ends_the_queue() {
-    let poisoned = |found| ReceiveError::Poisoned(Poison::Handle { found });
-    for number in [1, 2, u64::MAX, 1 << 32] {
-        let memory = new_memory();
-        let mut l3 = L3End::new(layout(), &memory, [0; 2]).unwrap();
-        let mut l2 = L2End::<_, _, 1>::new(layout(), &memory, [0; 2]).unwrap();
-        l3.try_enqueue(Kind::Data, &[1]).unwrap();
-        l3.try_enqueue(Kind::Data, &[2]).unwrap();
-        let first = l2.try_receive().unwrap().handle();
-        assert_eq!(first.number(), 0);
-        // The window is full: message 1 was looked at, but not received.
-        assert_eq!(l2.try_receive(), Err(ReceiveError::WindowFull { window: 1 }));
-        assert_eq!(l2.release(Handle::from_number(number)), Err(poisoned(number)));
-        assert_eq!(l2.release(first), Err(poisoned(number)), "the first cause stays");
-        assert_eq!(memory.counter(counters::L2_ABORT).load(Ordering::Relaxed), 1);
-        assert_eq!(memory.counter(counters::INPUT_HEAD).load(Ordering::Relaxed), 0);
-    }
-    let memory = new_memory();
-    let mut l3 = L3End::new(layout(), &memory, [0; 2]).unwrap();
-    let mut l2 = L2End::<_, _, 2>::new(layout(), &memory, [0; 2]).unwrap();
-    l3.try_enqueue(Kind::Data, &[1]).unwrap();
-    l3.try_enqueue(Kind::Data, &[2]).unwrap();
-    let (_, second) = (l2.try_receive().unwrap(), l2.try_receive().unwrap().handle());
-    l2.release(second).unwrap();
-    assert_eq!(l2.read_into(second, &mut [0; 8]), Err(poisoned(1)), "it was given back");
-}
-
-#[test]
-fn a_reservation_that_is_not_open_ends_the_queue() {
-    let memory = new_memory();
-    let mut l2 = L2End::<_, _, 1>::new(layout(), &memory, [0; 2]).unwrap();
-    let first = l2.try_reserve(8).unwrap();
-    l2.cancel(&first).unwrap();
-    let second = l2.try_reserve(8).unwrap();
-    assert_eq!(first.place(), second.place());
-    let poison = SendError::Poisoned(Poison::Handle { found: first.number() });
-    assert_eq!(l2.commit(&first, Kind::Data, 8), Err(poison));
-    assert_eq!(l2.commit(&second, Kind::Data, 8), Err(poison));
-    assert_eq!(memory.counter(counters::OUTPUT_TAIL).load(Ordering::Relaxed), 0);
-}
-
-/// However many go at once, each counter is stored once, after everything that it announces.
 #[test]
 fn several_messages_are_announced_with_one_store_and_given_back_with_one() {
     let memory = new_memory();

@@ -1,4 +1,4 @@
-//! What the suites share: where the vectors are and how their hex is read, regions in memory, clocks.
+//! What the suites share: where the vectors are and how their hex is read, regions in memory, clocks, waits for a side that ends.
 #![forbid(unsafe_code)]
 
 pub mod apart;
@@ -8,6 +8,7 @@ pub mod device;
 pub mod memory;
 pub mod message;
 pub mod random;
+pub mod waits;
 
 use std::path::{Path, PathBuf};
 

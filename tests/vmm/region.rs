@@ -2,10 +2,15 @@
 
 use std::time::{Duration, Instant};
 
+use bufabi_tests::waits::{HostWait, TaskWait, died};
+
 use crate::peer::Peer;
 use crate::stand_in::{Log, World};
 
 const NOTHING_LEFT: &str = "at exit: 0 physical, 0 ranges, 0 mapped, 0 blocks";
+
+/// What takes longer hangs: ten times the second in which everyone ought to know.
+const HANG: Duration = Duration::from_secs(10);
 
 /// Both ends of a region: the one that provides it and the one that attached to it.
 fn both(world: &World) -> (Peer, Log, Peer, Log) {
@@ -37,19 +42,42 @@ fn messages_go_between_two_processes_through_the_drivers_copies_and_nothing_is_l
 }
 
 #[test]
-fn a_peer_that_is_killed_is_known_within_a_second_to_a_receiver_and_to_a_sender() {
-    for command in ["receive-for-ever", "send-for-ever"] {
+fn a_peer_that_is_killed_is_known_within_a_second_to_every_wait_of_either_side() {
+    let waits = HostWait::ALL.map(|wait| format!("host {wait:?}")).into_iter();
+    for wait in waits.chain(TaskWait::ALL.map(|wait| format!("task {wait:?}"))) {
         let world = World::new();
-        let (mut provider, _, mut consumer, _) = both(&world);
+        let (mut provider, provider_log, mut consumer, _) = both(&world);
         provider.ok(&format!("watch {}", consumer.pid()));
-        provider.tell(command);
+        provider.tell(&format!("wait {wait}"));
+        // It is past all spinning by then.
+        std::thread::sleep(Duration::from_millis(20));
         let start = Instant::now();
+        let (code, text) = died(i32::try_from(consumer.pid()).unwrap());
         consumer.kill();
-        let answer = provider.heard();
-        assert!(answer.starts_with("error worker_died "), "{answer}");
-        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        assert_eq!(provider.heard(), format!("error {code} {text}"), "{wait}");
+        assert!(start.elapsed() < HANG, "{wait}: {:?}", start.elapsed());
         assert_eq!(provider.ok("close"), "0 0");
+        provider.end();
+        assert_eq!(provider_log.calls().last().map(String::as_str), Some(NOTHING_LEFT), "{wait}");
     }
+}
+
+/// Importing leaves a mark at the importer alone: what the provider's death leaves is whole, and goes with its last user.
+#[test]
+fn a_provider_that_is_killed_is_known_to_whoever_attached_and_lets_go() {
+    let world = World::new();
+    let (mut provider, _, mut consumer, consumer_log) = both(&world);
+    consumer.ok(&format!("watch {}", provider.pid()));
+    consumer.tell("wait task Receive");
+    std::thread::sleep(Duration::from_millis(20));
+    let start = Instant::now();
+    let (code, text) = died(i32::try_from(provider.pid()).unwrap());
+    provider.kill();
+    assert_eq!(consumer.heard(), format!("error {code} {text}"));
+    assert!(start.elapsed() < HANG, "{:?}", start.elapsed());
+    assert_eq!(consumer.ok("close"), "0 0");
+    consumer.end();
+    assert_eq!(consumer_log.calls().last().map(String::as_str), Some(NOTHING_LEFT));
 }
 
 #[test]

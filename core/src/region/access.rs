@@ -188,7 +188,7 @@ impl AccessError {
         self.code
     }
 
-    /// What the operating system or the driver said.
+    /// What the operating system or the driver said; of a side that has ended, its process's number.
     #[must_use]
     pub const fn number(self) -> i64 {
         self.number
@@ -197,6 +197,9 @@ impl AccessError {
 
 impl fmt::Display for AccessError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.code == Code::WorkerDied {
+            return write!(f, "the other side of the region, process {}, has ended", self.number);
+        }
         write!(f, "the region's memory could not be reached: {}, number {}", self.code, self.number)
     }
 }

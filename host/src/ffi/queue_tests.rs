@@ -1,7 +1,7 @@
 //! The host's end of a queue as C uses it, beside a task's end in Rust that attached to the same region.
 
 use core::ptr::{null, null_mut};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bufabi_core::queue::{Kind, L2End, Opcode, QueueLayout, QueueView};
 use bufabi_core::{Code, Descriptor};
@@ -133,7 +133,7 @@ fn messages_go_both_ways_until_stop() {
     assert_eq!(bufabi_queue_poison(queue), Code::QueueHandle.number(), "the first cause is kept");
     assert_eq!(task.peer_aborted(), Ok(true));
     drop(task);
-    attached.close(std::time::Instant::now() + Duration::from_secs(20)).unwrap();
+    attached.close(Instant::now() + Duration::from_secs(20)).unwrap();
     assert_eq!(bufabi_region_release(board.region, 0), Code::ViewsAlive.number(), "the queue uses it");
     assert_eq!(enqueue(queue, QUEUE_DATA, &[], 0), Code::QueueHandle.number());
     assert_eq!(bufabi_queue_detach(queue), 0);
@@ -219,4 +219,48 @@ fn a_task_is_told_of_a_queue_by_twelve_scalars_and_attaches_by_two_descriptors()
     assert_eq!(bufabi_region_release(attached, LIMIT), 0);
     assert_eq!(bufabi_consumer_release(consumer), 0);
     board.release();
+}
+
+/// The other side ends while C waits: for an output, or for room in a full ring.
+#[test]
+fn every_wait_learns_within_a_second_that_the_other_side_has_ended() {
+    let dequeue_for_ever = |queue| {
+        let (mut opcode, mut nbytes) = (0, 0);
+        // SAFETY: everything written is a local.
+        unsafe { bufabi_queue_dequeue(queue, null_mut(), 0, u64::MAX, &raw mut opcode, &raw mut nbytes) }
+    };
+    let peek = |queue| {
+        let mut message = Message { handle: 0, address: 0, nbytes: 0, opcode: 0 };
+        // SAFETY: the message is a local.
+        unsafe { bufabi_queue_peek(queue, u64::MAX, &raw mut message) }
+    };
+    let reserve = |queue| {
+        let mut reservation = QueueReservation { number: 0, address: 0, nbytes: 0 };
+        // SAFETY: the reservation is a local.
+        unsafe { bufabi_queue_reserve(queue, 0, u64::MAX, &raw mut reservation) }
+    };
+    let waits: [&dyn Fn(QueueHandle) -> i32; 5] =
+        [&dequeue_for_ever, &peek, &reserve, &|queue| enqueue(queue, QUEUE_DATA, &[], u64::MAX), &|queue| {
+            bufabi_queue_request_stop(queue, u64::MAX)
+        }];
+    for wait in waits {
+        let board = Board::new();
+        let mut other = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let (pid, mut queue) = (i32::try_from(other.id()).unwrap(), NONE);
+        // SAFETY: the handle is a local.
+        assert_eq!(unsafe { bufabi_queue_attach(board.region, 4, 128, 128, pid, &raw mut queue) }, 0);
+        while enqueue(queue, QUEUE_DATA, &[], 0) == 0 {}
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(30));
+            let now = Instant::now();
+            other.kill().and_then(|()| other.wait()).unwrap();
+            now
+        });
+        assert_eq!(wait(queue), Code::WorkerDied.number());
+        let elapsed = killer.join().unwrap().elapsed();
+        assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+        assert_eq!(enqueue(queue, QUEUE_DATA, &[], 0), Code::WorkerDied.number(), "and every later call");
+        assert_eq!(bufabi_queue_detach(queue), 0);
+        board.release();
+    }
 }

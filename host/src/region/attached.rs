@@ -10,14 +10,14 @@ use super::error::{AttachError, CloseError};
 use super::gate::Gate;
 use super::memory::{Parts, RegionMemory};
 use super::part::CopiedPart;
-use crate::consumer::Consumer;
+use crate::consumer::{Consumer, ImportError};
 use crate::vmm::imports::Import;
 use crate::vmm::{Imports, VmmDriver};
 
 /// A region that this process attached to, through one of its consumers or through a device's driver.
 #[derive(Debug)]
 pub struct AttachedRegion<'a> {
-    /// Whose mappings they are; `None` where they go with their last user.
+    /// Whose mappings they are; `None` where they go with their last user, and when they were let go.
     consumer: Option<Lender<'a>>,
     memory: Option<Parts>,
     gate: Arc<Gate>,
@@ -125,7 +125,7 @@ impl<'a> AttachedRegion<'a> {
     /// # Errors
     /// [`CloseError`]; what was done stays done.
     pub fn close(&mut self, until: Instant) -> Result<(), CloseError> {
-        self.gate.shut(Code::Released);
+        self.gate.shut(Code::Released, 0);
         let users = self.gate.wait(until);
         if users > 0 {
             return Err(CloseError::InUse { users });
@@ -133,9 +133,15 @@ impl<'a> AttachedRegion<'a> {
         self.memory = None;
         let Some(lender) = &self.consumer else { return Ok(()) };
         let parts = [self.parts.payload(), self.parts.counter()];
-        let released = parts.map(|part| lender.consumer().release(part));
-        let [payload, counter] = released;
-        payload.and(counter).map_err(CloseError::Drop)
+        let [payload, counter] = parts.map(|part| match lender.consumer().release(part) {
+            // Somebody else of this process uses it as well, and is who lets it go.
+            Err(ImportError::ViewsAlive { .. }) => Ok(()),
+            released => released,
+        });
+        payload.and(counter).map_err(CloseError::Drop)?;
+        // What is mapped for somebody else from now on is not this region's to drop.
+        self.consumer = None;
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Waiting for the other side of a region: spin for a while, then sleep until it stores what is waited for, or look again after longer
 //! and longer pauses where the memory allows no such sleep.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -28,14 +28,22 @@ const LIVENESS: Duration = Duration::from_millis(100);
 /// Looks at the counter between two looks at the clock.
 const LOOKS: u32 = 32;
 
+/// The other side's process, and what tells of its end.
+#[derive(Debug)]
+struct Peer {
+    events: Events,
+    /// It is watched as long as this copy is open: the caller's may be closed.
+    _descriptor: OwnedFd,
+    pid: i32,
+}
+
 /// The machine's clock, and a sleep on a region's counter.
 #[derive(Debug)]
 pub struct SleepingClock {
     memory: RegionMemory,
     start: Instant,
     spin: Duration,
-    /// Tells of the other side's end.
-    peer: Option<Events>,
+    peer: Option<Peer>,
     alive_at: Instant,
     /// What is waited for, and since when.
     waiting: Option<(Watch, Instant)>,
@@ -70,14 +78,16 @@ impl SleepingClock {
     }
 
     /// Looks every 100 ms that it waits whether the other side's process is alive. When it has ended, every access to the region is
-    /// refused in this process, and every waiting call returns. Who shares its only processor with it does not spin.
+    /// refused in this process with its number, and every waiting call returns. Who shares its only processor with it does not spin.
     ///
     /// # Errors
     /// [`OsError`] when the process cannot be watched.
     pub fn watching(mut self, peer: &Process) -> Result<Self, OsError> {
         let events = Events::new()?;
-        events.add_process(peer.as_fd(), 0)?;
-        self.peer = Some(events);
+        let descriptor = peer.as_fd().try_clone_to_owned();
+        let descriptor = descriptor.map_err(|error| OsError::from_io("fcntl", &error))?;
+        events.add_process(descriptor.as_fd(), 0)?;
+        self.peer = Some(Peer { events, _descriptor: descriptor, pid: peer.pid() });
         let here = only_processor(None).ok().flatten();
         let is_shared = here.is_some() && only_processor(Some(peer.pid())).ok().flatten() == here;
         self.spin = if is_shared { Duration::ZERO } else { DEFAULT_SPIN };
@@ -96,9 +106,10 @@ impl SleepingClock {
         }
         self.alive_at = now;
         // Its end is told again and again. What cannot be asked is no sign of it.
-        let has_ended = self.peer.as_ref().is_some_and(|peer| peer.wait(Some(now), |_| {}).unwrap_or(false));
-        if has_ended {
-            self.memory.peer_died();
+        if let Some(Peer { events, pid, .. }) = &self.peer
+            && events.wait(Some(now), |_| {}).unwrap_or(false)
+        {
+            self.memory.peer_died(*pid);
         }
     }
 

@@ -4,14 +4,16 @@ use core::fmt;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use bufabi_core::queue::{QueueLayout, QueueView, QueueViewError};
 use bufabi_core::region::{Part, PartsError, RegionParts, RegionView, RegionViewError};
 use bufabi_core::{Code, Descriptor};
 
-use crate::sys::OsError;
-use crate::sys::process::{Process, current_pid};
+use crate::sys::process::{Ending, Process};
+use crate::sys::{OsError, program};
 use crate::vmm::{MemfdDriver, Shareable, VmmDriver, VmmError};
 
 /// Where the memory of QEMU's aarch64 `virt` machine starts.
@@ -20,17 +22,24 @@ const MEMORY: u64 = 0x4000_0000;
 const PROGRAM_BYTES: u64 = 32 << 20;
 const MIB: u64 = 1 << 20;
 
-/// An emulated machine that runs. Dropping it ends it.
+/// Between two looks at a machine that is about to begin or to end.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// An emulated machine that runs. Dropping it ends it, and so does the end of the thread that started it, whatever the cause: a machine
+/// whose host is gone would have nobody to tell it.
 #[derive(Debug)]
 pub struct Emulator {
-    child: Child,
     process: Process,
+    /// It was waited for, and has no process any more.
+    is_over: bool,
 }
 
 impl Emulator {
     /// Starts the bare aarch64 program `image` with the region's two parts, which must be software device memory, in its memory.
     /// Its file `requests`, in `folder`, is `what` and the twelve scalars of the queue, 64 bits each; what it writes to its file
     /// `answers` is found there.
+    ///
+    /// The machine ends when this thread does.
     ///
     /// `importer` is a driver of another endpoint than the region's, for the machine: it imports both parts, whose owner must
     /// permit it.
@@ -72,12 +81,9 @@ impl Emulator {
             Ok(()) | Err(_) => {}
         }
 
-        // QEMU opens this process's descriptors, and maps what is behind them: the machine's memory is made of three pieces.
+        // QEMU is handed both descriptors, and maps what is behind them: the machine's memory is made of three pieces.
         let file = |name, nbytes, file: i32| {
-            format!(
-                "memory-backend-file,id={name},size={nbytes},share=on,mem-path=/proc/{}/fd/{file}",
-                current_pid()
-            )
+            format!("memory-backend-file,id={name},size={nbytes},share=on,mem-path=/proc/self/fd/{file}")
         };
         let whole = PROGRAM_BYTES.saturating_add(payload_mapped).saturating_add(counter_mapped);
         let mut command = Command::new("qemu-system-aarch64");
@@ -97,23 +103,17 @@ impl Emulator {
         command.args(["-numa", "node,memdev=program,cpus=0"]);
         command.args(["-numa", "node,memdev=payload", "-numa", "node,memdev=counter"]);
         command.arg("-kernel").arg(image).current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null());
-        let child = command.spawn().map_err(os("qemu-system-aarch64"))?;
-        let process = Process::open(child.id().cast_signed()).map_err(EmulatorError::Os);
-        let mut emulator = match process {
-            Ok(process) => Self { child, process },
-            Err(error) => {
-                let mut child = child;
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(error);
-            }
-        };
-        // The descriptors stay open until it has mapped what is behind them: its program writes the file of its answers first.
+        let memory = [payload_memory.as_fd(), counter_memory.as_fd()];
+        let process = program::start(&mut command, &memory).map_err(|OsError { errno, .. }| {
+            EmulatorError::Os(OsError { call: "qemu-system-aarch64", errno })
+        })?;
+        let mut emulator = Self { process, is_over: false };
+        // Its program writes the file of its answers first.
         while fs::metadata(folder.join("answers")).is_err() {
-            if let Some(status) = emulator.child.try_wait().map_err(os("waitpid"))? {
-                return Err(EmulatorError::Ended { status: status.code().unwrap_or(-1) });
+            if let Some(ending) = emulator.ended()? {
+                return Err(EmulatorError::Ended { ending });
             }
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            thread::sleep(LOOK);
         }
         Ok(emulator)
     }
@@ -129,21 +129,32 @@ impl Emulator {
     /// # Errors
     /// [`EmulatorError::Ended`] with a status other than 0, [`EmulatorError::Os`].
     pub fn wait(mut self) -> Result<(), EmulatorError> {
-        let ended =
-            self.child.wait().map_err(|error| EmulatorError::Os(OsError::from_io("waitpid", &error)))?;
-        if ended.success() {
-            Ok(())
-        } else {
-            Err(EmulatorError::Ended { status: ended.code().unwrap_or(-1) })
+        loop {
+            match self.ended()? {
+                Some(Ending::Exited { status: 0 }) => return Ok(()),
+                Some(ending) => return Err(EmulatorError::Ended { ending }),
+                None => thread::sleep(LOOK),
+            }
         }
+    }
+
+    fn ended(&mut self) -> Result<Option<Ending>, EmulatorError> {
+        let ended = self.process.ended().map_err(EmulatorError::Os)?;
+        self.is_over |= ended.is_some();
+        Ok(ended)
     }
 }
 
 impl Drop for Emulator {
     fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
         // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.process.send(libc::SIGKILL);
+        while let Ok(None) = self.process.ended() {
+            thread::sleep(LOOK);
+        }
     }
 }
 
@@ -160,10 +171,10 @@ pub enum EmulatorError {
     Queue(QueueViewError),
     /// A file or a process could not be made.
     Os(OsError),
-    /// It ended; -1 stands for a signal.
+    /// It ended otherwise than with status 0.
     Ended {
-        /// Its exit status.
-        status: i32,
+        /// How.
+        ending: Ending,
     },
 }
 
@@ -190,7 +201,7 @@ impl fmt::Display for EmulatorError {
             Self::Region(error) => error.fmt(f),
             Self::Queue(error) => error.fmt(f),
             Self::Os(error) => error.fmt(f),
-            Self::Ended { status } => write!(f, "the emulated machine ended with status {status}"),
+            Self::Ended { ending } => write!(f, "the emulated machine {ending}"),
         }
     }
 }

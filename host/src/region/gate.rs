@@ -1,16 +1,18 @@
 //! Who uses a region now, and whether anyone may begin to.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bufabi_core::Code;
+use bufabi_core::region::AccessError;
 
 /// A region's gate: once it is shut nobody comes in, whoever is in is refused the next access, and one can wait until all have left.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    /// The number of the code with which everyone is refused; 0 while the gate is open.
-    refusal: AtomicI32,
+    /// With what everyone is refused: the code's number, and above it, in the high half, the number that belongs to it; 0 while the
+    /// gate is open.
+    refusal: AtomicU64,
     inside: Mutex<usize>,
     left: Condvar,
 }
@@ -18,30 +20,31 @@ pub(super) struct Gate {
 impl Gate {
     /// Why everyone is refused; `None` while the gate is open.
     #[inline]
-    pub(super) fn refusal(&self) -> Option<Code> {
+    pub(super) fn refusal(&self) -> Option<AccessError> {
         // Nothing depends on when it is seen: a shutter waits for those inside.
         match self.refusal.load(Ordering::Relaxed) {
             0 => None,
-            number => Some(Code::from_number(number).unwrap_or(Code::Released)),
+            packed => Some(unpack(packed)),
         }
     }
 
     /// Comes in, until the ticket is dropped.
-    pub(super) fn enter(self: &Arc<Self>) -> Result<Ticket, Code> {
+    pub(super) fn enter(self: &Arc<Self>) -> Result<Ticket, AccessError> {
         let mut inside = self.inside();
-        if let Some(code) = self.refusal() {
-            return Err(code);
+        if let Some(error) = self.refusal() {
+            return Err(error);
         }
         *inside = inside.saturating_add(1);
         drop(inside);
         Ok(Ticket(Arc::clone(self)))
     }
 
-    /// Shuts the gate; the first reason is kept.
-    pub(super) fn shut(&self, code: Code) {
+    /// Shuts the gate; the first reason is kept. `number` is what [`AccessError::number`] will be.
+    pub(super) fn shut(&self, code: Code, number: i32) {
         // Under the lock: whoever came in before is counted.
         let _inside = self.inside();
-        let _ = self.refusal.compare_exchange(0, code.number(), Ordering::Relaxed, Ordering::Relaxed);
+        let packed = pack(code, number);
+        let _ = self.refusal.compare_exchange(0, packed, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Waits until all have left or the time comes, and says how many have not.
@@ -60,6 +63,17 @@ impl Gate {
         // A count is whole at any moment.
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn pack(code: Code, number: i32) -> u64 {
+    u64::from(number.cast_unsigned()) << 32 | u64::from(code.number().cast_unsigned())
+}
+
+#[cold]
+fn unpack(packed: u64) -> AccessError {
+    let half = |bits: u64| u32::try_from(bits & 0xffff_ffff).unwrap_or(0).cast_signed();
+    let code = Code::from_number(half(packed)).unwrap_or(Code::Released);
+    AccessError::new(code, i64::from(half(packed >> 32)))
 }
 
 /// Somebody is inside.

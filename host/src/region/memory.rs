@@ -33,7 +33,7 @@ pub struct RegionMemory {
 impl RegionMemory {
     /// Comes into a region, unless it is closed.
     pub(super) fn enter(parts: &Parts, gate: &Arc<Gate>) -> Result<Self, AccessError> {
-        let ticket = gate.enter().map_err(|code| AccessError::new(code, 0))?;
+        let ticket = gate.enter()?;
         Ok(Self { parts: parts.clone(), ticket })
     }
 
@@ -69,9 +69,10 @@ impl RegionMemory {
         matches!(self.parts, Parts::Mapped(_))
     }
 
-    /// Refuses every access from now on, also of others who have the region in this process: the other side is gone.
-    pub(super) fn peer_died(&self) {
-        self.ticket.gate().shut(Code::WorkerDied);
+    /// Refuses every access from now on, also of others who have the region in this process: the other side, the process of that
+    /// number, is gone.
+    pub(super) fn peer_died(&self, pid: i32) {
+        self.ticket.gate().shut(Code::WorkerDied, pid);
     }
 
     /// Nobody is let in any more.
@@ -90,13 +91,8 @@ impl RegionMemory {
 
     #[inline]
     fn check_open(&self) -> Result<(), AccessError> {
-        self.ticket.gate().refusal().map_or(Ok(()), refused)
+        self.ticket.gate().refusal().map_or(Ok(()), Err)
     }
-}
-
-#[cold]
-const fn refused(code: Code) -> Result<(), AccessError> {
-    Err(AccessError::new(code, 0))
 }
 
 /// Outside a part. The core asks for nothing such.

@@ -131,7 +131,7 @@ impl ProvidedRegion {
     /// # Errors
     /// [`CloseError`]; what was done stays done.
     pub fn close(&mut self, until: Instant) -> Result<(), CloseError> {
-        self.gate.shut(Code::Released);
+        self.gate.shut(Code::Released, 0);
         let users = self.gate.wait(until);
         if users > 0 {
             return Err(CloseError::InUse { users });

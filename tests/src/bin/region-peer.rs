@@ -18,9 +18,9 @@ use bufabi_host::vmm::acl::AclDevice;
 use bufabi_host::vmm::{AclDriver, Admission, Imports, VmmDriver};
 use bufabi_tests::message::message;
 use bufabi_tests::unhex;
+use bufabi_tests::waits::{HostWait, TaskWait};
 
 const LIMIT: Duration = Duration::from_secs(30);
-const HOUR: Duration = Duration::from_secs(3600);
 
 /// What a command could not do.
 struct Failed {
@@ -102,16 +102,22 @@ impl Peer<'_> {
             ["echo"] => self.echo(),
             ["receive-for-ever"] => {
                 let (memory, mut clock) = self.memory()?;
-                let mut end = L3End::new(layout()?, memory, [0; 8])?;
-                end.peek(HOUR, &mut clock)?;
+                L3End::new(layout()?, memory, [0; 8])?.peek(Duration::MAX, &mut clock)?;
                 Ok(String::new())
             }
-            ["send-for-ever"] => {
+            ["wait", "host", what] => {
                 let (memory, mut clock) = self.memory()?;
-                let mut end = L3End::new(layout()?, memory, [0; 8])?;
-                loop {
-                    end.enqueue(Kind::Data, &[0; 64], HOUR, &mut clock)?;
-                }
+                let wait = HostWait::ALL.into_iter().find(|wait| format!("{wait:?}") == *what);
+                let end = L3End::new(layout()?, memory, vec![0; 8])?;
+                let (code, text) = wait.ok_or("no such wait")?.wait(end, &mut clock);
+                Err(Failed { code, text })
+            }
+            ["wait", "task", what] => {
+                let (memory, mut clock) = self.memory()?;
+                let wait = TaskWait::ALL.into_iter().find(|wait| format!("{wait:?}") == *what);
+                let end = L2End::new(layout()?, memory, vec![0; 8])?;
+                let (code, text) = wait.ok_or("no such wait")?.wait(end, &mut clock);
+                Err(Failed { code, text })
             }
             ["close"] => {
                 let until = Instant::now().checked_add(LIMIT).ok_or("no time")?;

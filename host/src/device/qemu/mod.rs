@@ -51,12 +51,14 @@ impl QemuDevice {
         let queue = Link::queue(&memory)?;
         let file = memory.file().as_fd();
         let process =
-            program::start(&mut command(options, file.as_raw_fd()), file).map_err(|error| match error {
-                OsError { errno: libc::ENOENT, .. } => {
-                    QemuError::EmulatorMissing { path: options.emulator.clone() }
-                }
-                error => QemuError::Os(error),
-            })?;
+            program::start(&mut command(options, file.as_raw_fd()), &[file]).map_err(
+                |error| match error {
+                    OsError { errno: libc::ENOENT, .. } => {
+                        QemuError::EmulatorMissing { path: options.emulator.clone() }
+                    }
+                    error => QemuError::Os(error),
+                },
+            )?;
         let link = Link::open(&memory, queue, process, options.patience)?;
         Ok(Self { link: Mutex::new(link), space: Mutex::new(space), memory })
     }

@@ -1,5 +1,7 @@
 //! Regions and queues through real mappings: both sides in one process, each with mappings of its own.
 
+mod attach;
+
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,9 +10,7 @@ use bufabi_core::queue::{Kind, L2End, L3End, Opcode, QueueLayout, QueueView, Rec
 use bufabi_core::region::{
     AccessError, Clock, Comparison, Notification, Region, RegionAccess, RegionError, Seen, Watch,
 };
-use bufabi_core::wire::body::{Body, ShmName};
-use bufabi_core::wire::descriptor::DescriptorFields;
-use bufabi_core::{Access, Code, DType, Descriptor};
+use bufabi_core::{Code, DType};
 
 use super::*;
 use crate::backend::vmm_shareable::VmmShareable;
@@ -33,12 +33,6 @@ fn endpoint() -> Endpoint {
 fn attach<'a>(consumer: &'a Consumer, provided: &ProvidedRegion) -> AttachedRegion<'a> {
     let [payload, counter] = provided.descriptors().unwrap();
     AttachedRegion::attach(consumer, &payload, &counter).unwrap()
-}
-
-fn changed(descriptor: &Descriptor, change: impl FnOnce(&mut DescriptorFields)) -> Descriptor {
-    let mut fields = descriptor.fields();
-    change(&mut fields);
-    Descriptor::new(&fields).unwrap()
 }
 
 #[test]
@@ -88,31 +82,6 @@ fn a_region_is_made_whole_or_not_at_all() {
     let _first = ProvidedRegion::create(&endpoint, 64, 64).unwrap();
     assert_eq!(code(64, 64), Code::OwnerTableFull);
     assert_eq!(endpoint.live(), 2);
-}
-
-#[test]
-fn only_the_two_parts_of_one_region_are_attached_to_and_both_or_none() {
-    let (endpoint, consumer) = (endpoint(), Consumer::new(None).unwrap());
-    let (one, other) = (
-        ProvidedRegion::create(&endpoint, 64, 64).unwrap(),
-        ProvidedRegion::create(&endpoint, 64, 64).unwrap(),
-    );
-    let ([payload, counter], [_, strange]) = (one.descriptors().unwrap(), other.descriptors().unwrap());
-    let code = |payload: &Descriptor, counter: &Descriptor| {
-        AttachedRegion::attach(&consumer, payload, counter).unwrap_err().code()
-    };
-    assert_eq!(code(&payload, &strange), Code::RegionParts);
-    assert_eq!(code(&counter, &payload), Code::RegionParts);
-    let read_only = changed(&counter, |fields| fields.access = Access::Read);
-    assert_eq!(code(&payload, &read_only), Code::Denied);
-    let odd = changed(&counter, |fields| fields.nbytes = 62);
-    assert_eq!(code(&payload, &odd), Code::RegionCounter);
-    let absent = changed(&counter, |fields| {
-        fields.body = Body::PosixShm { name: ShmName::new("bufabi.no-such-object").unwrap() };
-    });
-    assert_eq!(code(&payload, &absent), Code::ShmNotFound);
-    assert_eq!(consumer.counters().live, 0, "the first part does not stay when the second one fails");
-    AttachedRegion::attach(&consumer, &payload, &counter).unwrap();
 }
 
 #[test]
@@ -245,17 +214,22 @@ fn a_sleeper_of_either_side_says_so_on_its_own_line_and_needs_no_wake_up() {
     assert_eq!(there.load(counters::L3_SLEEPS), Ok(0));
 }
 
-/// Each would last an hour if it waited for somebody to end it.
+/// Each would last an hour if it waited for somebody to end it. The machine may have other things to do, so the shortest counts, for which
+/// ten times what one may cost is allowed.
 #[test]
-fn a_sleep_that_nobody_ends_ends_by_itself() {
+fn a_sleep_that_nobody_ends_ends_by_itself_after_a_millisecond() {
     let endpoint = endpoint();
     let provided = ProvidedRegion::create(&endpoint, 64, 384).unwrap();
     let memory = provided.memory().unwrap();
     let mut clock = SleepingClock::new(&memory).unwrap().spinning(Duration::ZERO);
     for sleep_flag in [None, Some(counters::L3_SLEEPS), Some(counters::L2_SLEEPS)] {
-        for _ in 0..10 {
+        let sleeps = (0..10).map(|_| {
+            let start = Instant::now();
             clock.pause(Watch { counter: 0, seen: 0, sleep_flag }, Duration::from_secs(3600));
-        }
+            start.elapsed()
+        });
+        let shortest = sleeps.min().unwrap();
+        assert!(shortest < Duration::from_millis(10), "{sleep_flag:?}: {shortest:?}");
     }
 }
 
