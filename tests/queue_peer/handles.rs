@@ -53,8 +53,6 @@ fn a_reservation_that_is_not_open_ends_the_queue() {
     assert_eq!(memory.counter(counters::OUTPUT_TAIL).load(Ordering::Relaxed), 0);
 }
 
-/// However many go at once, each counter is stored once, after everything that it announces.
-
 /// STOP has a handle as any message does, and gives it back once: before the inputs that came before it, and after them.
 #[test]
 fn stop_is_given_back_once() {

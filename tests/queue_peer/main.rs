@@ -9,6 +9,8 @@
 )]
 
 mod attach;
+mod batches;
+mod counts;
 mod handles;
 mod script;
 mod wakes;
@@ -352,49 +354,4 @@ fn every_access_of_a_message_in_its_order() {
     l3.try_enqueue(Kind::Data, &[]).unwrap();
     let steps = sent.take();
     assert_eq!(steps[..2], [Step::Load(counters::INPUT_HEAD), Step::Observe(Place::NOTHING)]);
-}
-
-#[test]
-fn several_messages_are_announced_with_one_store_and_given_back_with_one() {
-    let memory = new_memory();
-    let stores = std::cell::RefCell::new(Vec::new());
-    let watched = || {
-        Watched::new(
-            &memory,
-            Box::new(|_: &AtomicMemory, step| {
-                if matches!(step, Step::Store(..)) {
-                    stores.borrow_mut().push(step);
-                }
-                Ok(())
-            }),
-        )
-    };
-    let (l3_memory, l2_memory) = (watched(), watched());
-    let mut l3 = L3End::new(layout(), &l3_memory, [0; 2]).unwrap();
-    let mut l2 = L2End::<_, _, 2>::new(layout(), &l2_memory, [0; 2]).unwrap();
-    // The third does not fit, and what stopped it is told when it is tried alone.
-    assert_eq!(l3.try_enqueue_all(Kind::Data, [[1; 8], [2; 8], [3; 8]]), Ok(2));
-    assert_eq!(stores.take(), [Step::Store(counters::INPUT_TAIL, 2)]);
-    let full = Err(SendError::Full(bufabi_core::queue::Full::Ring));
-    assert_eq!(l3.try_enqueue_all(Kind::Data, [[3; 8]]), full);
-    assert_eq!(l3.try_enqueue_all(Kind::Data, [[0; 8]; 0]), Ok(0));
-    let handles = [(); 2].map(|()| l2.try_receive().unwrap().handle());
-    assert_eq!(stores.take(), []);
-    l2.release_all(&[handles[1], handles[0]]).unwrap();
-    assert_eq!(stores.take(), [Step::Store(counters::INPUT_HEAD, 2)]);
-    assert_eq!(l2.try_send_all(Kind::Error, [[4; 8], [5; 8]]), Ok(2));
-    assert_eq!(stores.take(), [Step::Store(counters::OUTPUT_TAIL, 2)]);
-    let (mut out, mut taken) = ([0; 8], Vec::new());
-    let each = |opcode: Opcode, bytes: &[u8]| taken.push((opcode, bytes.to_vec()));
-    assert_eq!(l3.try_dequeue_each(&mut out, 9, each), Ok(2));
-    assert_eq!(taken, [(Opcode::Error, vec![4; 8]), (Opcode::Error, vec![5; 8])]);
-    assert_eq!(stores.take(), [Step::Store(counters::OUTPUT_HEAD, 2)]);
-    // One that was given back before is not current: those before it in the list are given back and told, then the queue ends.
-    l3.try_enqueue_all(Kind::Data, [[6; 8], [7; 8]]).unwrap();
-    let handles = [(); 2].map(|()| l2.try_receive().unwrap().handle());
-    stores.take();
-    let poison = Poison::Handle { found: handles[0].number() };
-    let refused = Err(ReceiveError::Poisoned(poison));
-    assert_eq!(l2.release_all(&[handles[0], handles[0], handles[1]]), refused);
-    assert_eq!(stores.take(), [Step::Store(counters::INPUT_HEAD, 3), Step::Store(counters::L2_ABORT, 1)]);
 }
