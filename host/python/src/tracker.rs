@@ -8,12 +8,12 @@ use bufabi_core::dependencies::{Argument, Capacities, Handle, Hazard, Policy, Tr
 use bufabi_core::{Code, KeyedHash};
 use bufabi_host::orchestrator::TrackerMemory;
 use bufabi_host::sys::random::random_bytes;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::{MutexExt, PyOnceLock};
 use pyo3::types::PyTuple;
 
-use crate::error::{OrRaise, raise};
+use crate::error::{OrRaise, raise, with_rule};
 use crate::identity::PyIdentity;
 use crate::number::{self, Enumeration, Given, Kept, Value, out_of_range};
 use crate::task_args::PyTaskArgs;
@@ -153,7 +153,8 @@ impl PyTracker {
         let fan_in = u32::try_from(capacities.edges).unwrap_or(MOST_TASKS);
         capacities.edges = capacity(edges, "edges", fan_in)?;
         capacities.arguments = ARGUMENTS;
-        let storage = TrackerMemory::storage(&capacities).or_raise()?;
+        let storage = TrackerMemory::storage(&capacities);
+        let storage = storage.map_err(|error| with_rule(error.code(), &error, PyMemoryError::new_err))?;
         // Views come from outside, and must not choose where they land in the tracker's tables.
         let seed = [random_bytes().or_raise()?, random_bytes().or_raise()?].map(u64::from_le_bytes);
         let tracker = Tracker::new(policy.0, KeyedHash::new(seed), storage);

@@ -18,7 +18,7 @@ from bufabi import (
     Tracker,
     TrackerPolicy,
 )
-from conftest import IDENTITY, VECTORS, descriptor
+from conftest import IDENTITY, VECTORS, descriptor, in_a_new_process
 
 U8, Tag = DataType.UINT8, TensorArgType
 NAMES = {
@@ -256,3 +256,21 @@ def test_threads_may_share_it() -> None:
     for thread in threads:
         thread.join()
     assert (sorted(done), len(tracker)) == (list(range(2000)), 0)
+
+
+def test_a_tracker_for_which_there_is_no_memory_is_refused() -> None:
+    ran = in_a_new_process("""
+import resource
+from bufabi import Tracker
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+try:
+    Tracker(tasks=1 << 20)
+except MemoryError as error:
+    print(error)
+print(Tracker(tasks=64))
+""")
+    assert (ran.stdout, ran.stderr, ran.returncode) == (
+        "no_space: malloc: ENOMEM, out of memory or address space\nTracker(0 tasks, 0 backings)\n",
+        "",
+        0,
+    )

@@ -27,7 +27,7 @@ pub(crate) fn slots<T>(count: usize, make: impl FnMut() -> T) -> Result<Box<[T]>
     Ok(slots.into_boxed_slice())
 }
 
-/// The machine could give `nbytes` bytes of memory now, by its own estimate.
+/// The machine could give `nbytes` bytes of memory now, by its own estimate, and lets this process have them.
 ///
 /// # Errors
 /// [`OsError`]: ENOMEM.
@@ -35,7 +35,9 @@ pub(crate) fn check_room(nbytes: usize) -> Result<(), OsError> {
     /// What any machine has: not worth asking.
     const LITTLE: usize = 64 << 20;
     let fits = |available| u64::try_from(nbytes).is_ok_and(|nbytes| nbytes <= available);
-    if nbytes <= LITTLE || memfd::available().is_none_or(fits) { Ok(()) } else { Err(NO_ROOM) }
+    let is_there = nbytes <= LITTLE || memfd::available().is_none_or(fits);
+    // A limit of the process is not in the machine's estimate.
+    if is_there && Vec::<u8>::new().try_reserve_exact(nbytes).is_ok() { Ok(()) } else { Err(NO_ROOM) }
 }
 
 const NO_ROOM: OsError = OsError { call: "malloc", errno: libc::ENOMEM };
