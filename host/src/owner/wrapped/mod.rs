@@ -104,8 +104,7 @@ impl Endpoint {
         nbytes: u64,
         access: Access,
     ) -> Result<Wrapped, WrapError> {
-        check_addresses(base, nbytes)?;
-        self.wrap(nbytes, access, Made { body: Body::DeviceMalloc { base }, mapping: None, resource: None })
+        self.wrap_addresses(base, nbytes, access, Body::DeviceMalloc { base })
     }
 
     /// Names a part of a communication domain's window on this endpoint's chip, by its device address.
@@ -118,21 +117,24 @@ impl Endpoint {
         nbytes: u64,
         access: Access,
     ) -> Result<Wrapped, WrapError> {
-        check_addresses(base, nbytes)?;
-        self.wrap(nbytes, access, Made { body: Body::VmmWindow { base }, mapping: None, resource: None })
+        self.wrap_addresses(base, nbytes, access, Body::VmmWindow { base })
+    }
+
+    /// Names device memory, which ends before 2^64.
+    fn wrap_addresses(
+        &self,
+        base: NonZeroU64,
+        nbytes: u64,
+        access: Access,
+        body: Body,
+    ) -> Result<Wrapped, WrapError> {
+        base.get().checked_add(nbytes).ok_or(WrapError::Addresses { base, nbytes })?;
+        self.wrap(nbytes, access, Made { body, mapping: None, resource: None })
     }
 
     /// Gives out an identity for what somebody else made.
     fn wrap(&self, nbytes: u64, access: Access, made: Made) -> Result<Wrapped, WrapError> {
         Ok(Wrapped(Name::Minted(self.own(nbytes, access, |_| Ok::<_, CreateError>(made))?)))
-    }
-}
-
-/// Device addresses end before 2^64.
-fn check_addresses(base: NonZeroU64, nbytes: u64) -> Result<(), WrapError> {
-    match base.get().checked_add(nbytes) {
-        Some(_) => Ok(()),
-        None => Err(WrapError::Addresses { base, nbytes }),
     }
 }
 
