@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bufabi_core::Code;
-use bufabi_core::queue::{Handle, L3End, QueueLayout, QueueView, ReceiveError, SendError};
-use bufabi_core::region::RegionView;
+use bufabi_core::queue::{AttachError, Handle, L3End, QueueLayout, QueueView, ReceiveError, SendError};
+use bufabi_core::region::{RegionAccess, RegionView};
 use zerocopy::{FromBytes, Immutable};
 
 use super::boundary::{answer, noted};
@@ -150,6 +150,12 @@ pub unsafe extern "C" fn bufabi_queue_attach(
         let out = unsafe { Out::new(queue) }?;
         let layout = layout(depth, input_arena_bytes, output_arena_bytes)?;
         let (memory, base) = memory(region)?;
+        // First of all: the marks are a word for each slot, and a depth that no region holds may be more than there is memory for.
+        let (found, needed) = (memory.payload_bytes(), layout.payload_bytes());
+        if found < needed {
+            let error = AttachError::PayloadBytes { found, needed };
+            return Err(noted(error.code(), &error));
+        }
         let mut clock = SleepingClock::new(&memory).map_err(|error| noted(error.code(), &error))?;
         if peer_pid != 0 {
             let watched = Process::open(peer_pid).and_then(|peer| clock.watching(&peer));

@@ -212,6 +212,11 @@ fn a_task_is_told_of_a_queue_by_twelve_scalars_and_attaches_by_two_descriptors()
             |depth, pid, queue: *mut QueueHandle| bufabi_queue_attach(attached, depth, 128, 128, pid, queue);
         assert_eq!(code(3, 0, &raw mut queue), Code::QueueDepth.number());
         assert_eq!(code(8, 0, &raw mut queue), Code::QueueSize.number());
+        assert_eq!(
+            code(1 << 30, 0, &raw mut queue),
+            Code::QueueSize.number(),
+            "before memory for it is taken"
+        );
         assert_eq!(code(4, 0, null_mut()), Code::NullPointer.number());
         assert_ne!(code(4, -7, &raw mut queue), 0, "no such process");
         assert_eq!(queue.token, 0);
