@@ -30,6 +30,7 @@ pub mod kernels;
 pub mod memory;
 pub mod orchestrator;
 pub mod owner;
+mod pieces;
 pub mod region;
 pub mod remote;
 pub mod shm;

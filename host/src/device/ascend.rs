@@ -8,6 +8,7 @@ use core::fmt;
 use bufabi_core::{Access, ChipStorageTaskArgs};
 
 use super::{Device, DeviceError, Launch, LaunchError};
+use crate::pieces::pieces;
 use crate::sys::ascendcl::{AscendCl, DeviceAddress};
 use crate::sys::process::current_pid;
 use crate::vmm::VmmError;
@@ -92,13 +93,9 @@ impl<R: ChipRuntime> Device for AscendDevice<R> {
     }
 
     fn zero(&self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
-        let left = |done: u64| usize::try_from(nbytes.saturating_sub(done)).unwrap_or(usize::MAX);
-        let zeros = vec![0; left(0).min(ZEROS)];
-        let mut done = 0_u64;
-        while done < nbytes {
-            let piece = zeros.get(..left(done).min(ZEROS)).unwrap_or_default();
-            self.copy_to(address.saturating_add(done), piece)?;
-            done = done.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        let zeros = vec![0; usize::try_from(nbytes).unwrap_or(usize::MAX).min(ZEROS)];
+        for (offset, length) in pieces(0..nbytes, ZEROS) {
+            self.copy_to(address.saturating_add(offset), zeros.get(..length).unwrap_or_default())?;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use bufabi_core::region::Part;
 
 use super::DeviceError;
+use crate::pieces::pieces;
 use crate::sys::memfd::{self, Pages, Seals};
 use crate::sys::{OsError, memory};
 
@@ -70,12 +71,8 @@ impl DeviceFile {
     pub(super) fn zero(&self, address: u64, nbytes: u64) -> Result<(), DeviceError> {
         let offset = self.place(address, nbytes)?;
         let zeros = [0; ZEROS];
-        let mut done = 0_u64;
-        while done < nbytes {
-            let left = usize::try_from(nbytes.saturating_sub(done)).unwrap_or(usize::MAX);
-            let piece = zeros.get(..left.min(ZEROS)).unwrap_or(&zeros);
-            self.write_at(offset.saturating_add(done), piece)?;
-            done = done.saturating_add(bytes(piece.len()));
+        for (start, length) in pieces(0..nbytes, ZEROS) {
+            self.write_at(offset.saturating_add(start), zeros.get(..length).unwrap_or(&zeros))?;
         }
         Ok(())
     }

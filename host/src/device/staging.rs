@@ -12,6 +12,7 @@ use super::{Device, DeviceError, DeviceMemory, DeviceRange};
 use crate::consumer::Import;
 use crate::memory::mapping::count_copied;
 use crate::memory::{Operand, Strided};
+use crate::pieces::pieces;
 
 /// Bytes that are copied at a time.
 const PIECE: usize = 1 << 20;
@@ -124,7 +125,7 @@ pub(super) fn copy_in(device: &dyn Device, staged: &[Staged]) -> Result<(), Devi
         let views = staged.iter().filter(same).map(|staged| &staged.view);
         let (start, end) = views
             .fold((u64::MAX, 0), |(start, end), view| (start.min(view.byte_offset()), end.max(view.end())));
-        pieces(start, end, |offset, piece| {
+        in_pieces(start, end, |offset, piece| {
             // It lies within a mapping, and so within what a usize counts.
             let place = usize::try_from(offset).unwrap_or(usize::MAX);
             if first.import.read(place, piece).is_err() {
@@ -141,7 +142,7 @@ pub(super) fn copy_back(device: &dyn Device, staged: &[Staged]) -> Result<(), De
     for written in staged.iter().filter(|staged| staged.is_written()) {
         let view = &written.view;
         if view.is_contiguous() {
-            pieces(view.byte_offset(), view.end(), |offset, piece| {
+            in_pieces(view.byte_offset(), view.end(), |offset, piece| {
                 device.copy_from(written.address.saturating_add(offset), piece)?;
                 let place = usize::try_from(offset).unwrap_or(usize::MAX);
                 let out_of_range = DeviceError::OutOfRange { address: offset, nbytes: length(piece) };
@@ -154,20 +155,16 @@ pub(super) fn copy_back(device: &dyn Device, staged: &[Staged]) -> Result<(), De
     Ok(())
 }
 
-/// Hands out the bytes from `start` to `end` some at a time, until that fails.
-fn pieces(
+/// Hands out room for the bytes from `start` to `end` some at a time, until that fails.
+fn in_pieces(
     start: u64,
     end: u64,
     mut each: impl FnMut(u64, &mut [u8]) -> Result<(), DeviceError>,
 ) -> Result<(), DeviceError> {
-    let left = |offset: u64| usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
-    let mut buffer = vec![0; left(start).min(PIECE)];
-    let mut offset = start;
-    while offset < end {
-        let size = left(offset).min(PIECE);
-        let piece = buffer.get_mut(..size).unwrap_or_default();
-        each(offset, piece)?;
-        offset = offset.saturating_add(length(piece));
+    let mut buffer = Vec::new();
+    for (offset, length) in pieces(start..end, PIECE) {
+        buffer.resize(length, 0);
+        each(offset, &mut buffer)?;
     }
     Ok(())
 }

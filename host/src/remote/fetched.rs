@@ -8,6 +8,7 @@ use super::error::{RemoteError, TransportError};
 use super::sidecar::{Reach, Sidecar, is_remote};
 use super::transport::Transport;
 use crate::memory::{Mapping, Operand};
+use crate::pieces::pieces;
 
 /// Bytes that a transport is asked for at once.
 const PIECE: usize = 1 << 20;
@@ -57,10 +58,10 @@ impl Fetched {
                 let missing = RemoteError::TransportMissing { argument: 0, identity: descriptor.identity() };
                 let transport = transport.ok_or(missing)?;
                 let address = address.saturating_add(before);
-                pieces(nbytes, |start, piece| {
-                    transport.read(address.saturating_add(wide(start)), remote_key, piece)?;
+                in_pieces(0, nbytes, |offset, piece| {
+                    transport.read(address.saturating_add(offset), remote_key, piece)?;
                     // As above.
-                    let _ = memory.write(start, piece);
+                    let _ = memory.write(place(offset), piece);
                     Ok(())
                 })?;
                 Some((address, remote_key))
@@ -108,11 +109,10 @@ impl Fetched {
             return Ok(0);
         }
         let mut sent = 0_u64;
-        for (run, length) in runs(&self.view) {
-            pieces(length, |start, piece| {
-                let offset = run.saturating_add(wide(start));
+        for (start, length) in runs(&self.view) {
+            in_pieces(start, length, |offset, piece| {
                 // Every run lies within the view.
-                let _ = self.memory.read(usize::try_from(offset).unwrap_or(usize::MAX), piece);
+                let _ = self.memory.read(place(offset), piece);
                 transport.write(address.saturating_add(offset), remote_key, piece)
             })?;
             sent = sent.saturating_add(wide(length));
@@ -121,20 +121,24 @@ impl Fetched {
     }
 }
 
-/// Hands out `nbytes` bytes some at a time, each time with where they start: how many there are is a claim, and memory beside the mapping
-/// is not taken for all of them.
-fn pieces(
+/// Hands out room for the bytes from `start` on some at a time: how many there are is a claim, and memory beside the mapping is not taken
+/// for all of them.
+fn in_pieces(
+    start: u64,
     nbytes: usize,
-    mut each: impl FnMut(usize, &mut [u8]) -> Result<(), TransportError>,
+    mut each: impl FnMut(u64, &mut [u8]) -> Result<(), TransportError>,
 ) -> Result<(), RemoteError> {
-    let mut buffer = vec![0; nbytes.min(PIECE)];
-    let mut start = 0_usize;
-    while start < nbytes {
-        let piece = buffer.get_mut(..nbytes.saturating_sub(start).min(PIECE)).unwrap_or_default();
-        each(start, piece).map_err(RemoteError::Transport)?;
-        start = start.saturating_add(piece.len());
+    let mut buffer = Vec::new();
+    for (offset, length) in pieces(start..start.saturating_add(wide(nbytes)), PIECE) {
+        buffer.resize(length, 0);
+        each(offset, &mut buffer).map_err(RemoteError::Transport)?;
     }
     Ok(())
+}
+
+/// Where a byte of the view lies in its mapping, which is as large.
+fn place(offset: u64) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
 fn wide(length: usize) -> u64 {

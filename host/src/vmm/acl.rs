@@ -14,6 +14,7 @@ use super::placement::check_creator;
 use super::shared_allocation::check_range;
 use super::{Admission, AllocationRequest, OrderFault, Revocation, Shareable, VmmDriver, VmmError};
 use crate::memory::Mapping;
+use crate::pieces::pieces;
 use crate::sys::ascendcl::{
     AccessDescription, AscendCl, DeviceAddress, MemoryAttribute, PhysicalHandle, PhysicalProperties,
 };
@@ -161,13 +162,8 @@ impl VmmDriver for AclDriver {
 
     fn zero(&self, range: &mut AclRange) -> Result<(), VmmError> {
         let zeros = vec![0; ZEROS.min(size(range.mapping_bytes)?)];
-        let step = u64::try_from(zeros.len()).unwrap_or(u64::MAX);
-        let mut offset = 0_u64;
-        while offset < range.mapping_bytes {
-            let left = range.mapping_bytes.saturating_sub(offset);
-            let length = usize::try_from(left).unwrap_or(usize::MAX).min(zeros.len());
+        for (offset, length) in pieces(0..range.mapping_bytes, ZEROS) {
             self.copy_to(range, offset, zeros.get(..length).unwrap_or_default())?;
-            offset = offset.saturating_add(step);
         }
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! What stands behind an identity is known here alone. An address is given out again when its memory was freed; an identity never
 //! is, so whoever still has an old one is told so, whatever lies at the address by then.
 
+mod copies;
 mod error;
 mod sharing;
 #[cfg(test)]
@@ -26,8 +27,7 @@ use self::sharing::{AscendSharing, Sharing};
 use self::window::Window;
 use super::{Device, DeviceError, DeviceRange};
 use crate::consumer::Resolution;
-use crate::memory::mapping::count_copied;
-use crate::owner::{Buffer, CreateError, Endpoint, Made, OwnError};
+use crate::owner::{Buffer, CreateError, Endpoint, Made};
 use crate::sys::OsError;
 use crate::sys::ascendcl::MemoryAttribute;
 use crate::sys::process::current_pid;
@@ -258,65 +258,6 @@ impl<'d> DeviceMemory<'d> {
         }
     }
 
-    /// Writes first content of a buffer, from `offset` on, whatever its owner grants: that is part of its creation, and over when a task
-    /// has named it, when others may import it, or when it was copied from.
-    ///
-    /// # Errors
-    /// [`CopyError`]: it has been named already, or not all of the bytes lie in that one buffer; nothing was written then.
-    pub fn fill(&self, identity: Identity, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
-        let fields = self.fields(identity)?;
-        if self.live.get(&identity).is_none_or(|live| live.is_named.get()) {
-            return Err(CopyError::Named { identity });
-        }
-        self.write(&fields, offset, bytes)
-    }
-
-    /// Copies bytes into a buffer, from `offset` on.
-    ///
-    /// # Errors
-    /// [`CopyError`]: the owner grants no writing, or not all of the bytes lie in that one buffer; nothing was copied then.
-    pub fn copy_to(&self, identity: Identity, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
-        let fields = self.fields(identity)?;
-        check_direction(fields.access, Access::Write)?;
-        self.write(&fields, offset, bytes)
-    }
-
-    fn write(&self, fields: &DescriptorFields, offset: u64, bytes: &[u8]) -> Result<(), CopyError> {
-        match self.first_byte(fields, offset, bytes.len())? {
-            Some(address) => {
-                self.device.copy_to(address, bytes)?;
-                count_copied(bytes.len());
-            }
-            None => {
-                let (mapping, start) = self.mapped(fields.identity, offset)?;
-                mapping.write(start, bytes).map_err(|error| out_of_range(offset, error))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Copies bytes out of a buffer, from `offset` on.
-    ///
-    /// # Errors
-    /// [`CopyError`]: the owner grants no reading, or not all of the bytes lie in that one buffer; nothing was copied then.
-    pub fn copy_from(&self, identity: Identity, offset: u64, out: &mut [u8]) -> Result<(), CopyError> {
-        let fields = self.fields(identity)?;
-        check_direction(fields.access, Access::Read)?;
-        let first = self.first_byte(&fields, offset, out.len())?;
-        self.note_named(identity);
-        match first {
-            Some(address) => {
-                self.device.copy_from(address, out)?;
-                count_copied(out.len());
-            }
-            None => {
-                let (mapping, start) = self.mapped(identity, offset)?;
-                mapping.read(start, out).map_err(|error| out_of_range(offset, error))?;
-            }
-        }
-        Ok(())
-    }
-
     /// The bytes that a task's descriptor names, if they are live memory of this very device, and as the descriptor says.
     ///
     /// # Errors
@@ -368,40 +309,6 @@ impl<'d> DeviceMemory<'d> {
         }
     }
 
-    /// What a copy's buffer is.
-    fn fields(&self, identity: Identity) -> Result<DescriptorFields, CopyError> {
-        self.check_process()?;
-        Ok(self.endpoint.lookup(identity).map_err(CopyError::Own)?.fields())
-    }
-
-    /// The device address where a copy starts, if its bytes lie in the buffer; `None` for memory that is mapped instead.
-    fn first_byte(
-        &self,
-        fields: &DescriptorFields,
-        offset: u64,
-        length: usize,
-    ) -> Result<Option<u64>, CopyError> {
-        let DescriptorFields { identity, nbytes, ref body, .. } = *fields;
-        let length = u64::try_from(length).unwrap_or(u64::MAX);
-        if nbytes.checked_sub(offset).is_none_or(|room| length > room) {
-            return Err(CopyError::OutOfRange { offset, length, nbytes });
-        }
-        let base = match address(body) {
-            Some(base) => Some(base),
-            None => self.sharing.address(identity).map_err(DeviceError::Vmm)?,
-        };
-        // An allocation does not wrap.
-        Ok(base.map(|base| base.saturating_add(offset)))
-    }
-
-    fn mapped(&self, identity: Identity, offset: u64) -> Result<(&crate::memory::Mapping, usize), CopyError> {
-        let mapping = self.live.get(&identity).and_then(|live| live.buffer.mapping());
-        let backend_kind = bufabi_core::wire::backend::BackendKind::VmmShareable;
-        let mapping = mapping.ok_or(CopyError::Own(OwnError::NotMapped { backend_kind }))?;
-        // It was compared with the size of something that is mapped.
-        Ok((mapping, usize::try_from(offset).unwrap_or(usize::MAX)))
-    }
-
     /// This is the process that owns the memory, and not a fork of it.
     fn check_process(&self) -> Result<(), DeviceError> {
         let (creator, here) = (self.creator, current_pid());
@@ -446,15 +353,6 @@ const fn address(body: &Body) -> Option<u64> {
         | Body::ForkCow { .. }
         | Body::VmmShareable { .. } => None,
     }
-}
-
-fn check_direction(granted: Access, needed: Access) -> Result<(), CopyError> {
-    if granted.grants(needed) { Ok(()) } else { Err(CopyError::Denied { granted, needed }) }
-}
-
-fn out_of_range(offset: u64, error: crate::memory::mapping::OutOfRange) -> CopyError {
-    let number = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
-    CopyError::OutOfRange { offset, length: number(error.length), nbytes: number(error.nbytes) }
 }
 
 impl Drop for DeviceMemory<'_> {

@@ -10,6 +10,7 @@ use super::*;
 use crate::backend::vmm_shareable::VmmShareable;
 use crate::consumer::{Consumer, DEFAULT_CAPACITY};
 use crate::device::testing::{Asked, OPTIONS, REFUSED, Stubborn, simulated};
+use crate::owner::OwnError;
 use crate::sys::random::random_bytes;
 use crate::vmm::VmmDriver;
 

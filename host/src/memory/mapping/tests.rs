@@ -1,5 +1,7 @@
 //! Copies are exact whatever their range, and a part of a mapping is no more than that.
 
+use std::sync::atomic::AtomicU8;
+
 use super::*;
 
 #[test]
