@@ -49,7 +49,8 @@ impl ArgumentSlot {
             Shape { footprint: Footprint::single_run(view.byte_offset(), view.extent()), nested: true }
         } else {
             let footprint = Footprint::of(view);
-            Shape { footprint, nested: footprint.is_nested() }
+            // One step is always larger than the run.
+            Shape { footprint, nested: footprint.dimensions().len() <= 1 || footprint.is_nested() }
         };
         Self {
             shape,

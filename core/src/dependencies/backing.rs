@@ -187,7 +187,7 @@ impl<M: Memory> Backings<M> {
             }
             self.forget(hash, oldest);
         }
-        let slot = self.slots.take(|| BackingSlot::new(identity, nbytes, stamp));
+        let slot = self.slots.take(|_| BackingSlot::new(identity, nbytes, stamp));
         self.table.insert(&mut self.slots, hash.identity(identity), slot);
         self.enter_idle(slot);
         slot

@@ -119,7 +119,7 @@ impl<M: Memory> Groups<M> {
     /// A new group, found from now on under that hash, which it has.
     #[inline]
     pub(super) fn insert(&mut self, hash: u64, group: impl FnOnce() -> GroupSlot) -> u32 {
-        let slot = self.slots.take(group);
+        let slot = self.slots.take(|_| group());
         self.table.insert(&mut self.slots, hash, slot);
         slot
     }

@@ -22,6 +22,15 @@ impl Layout {
     /// In a plane of that pitch, which is not 0.
     #[inline]
     pub(super) fn of(footprint: &Footprint, pitch: u64) -> Self {
+        // Most are ranges, and most planes of ranges have one row.
+        if footprint.is_range() && footprint.end() <= pitch {
+            let only = Area { left: footprint.origin(), right: footprint.end(), top: 0, bottom: 1 };
+            return Self { areas: [only, Area::EMPTY, Area::EMPTY], len: 1, exact: true };
+        }
+        Self::of_any(footprint, pitch)
+    }
+
+    fn of_any(footprint: &Footprint, pitch: u64) -> Self {
         match footprint.dimensions() {
             [] => Self::of_range(footprint.origin(), footprint.end(), pitch, true),
             [rows] if rows.step == pitch => {
@@ -48,11 +57,6 @@ impl Layout {
             let first = Area { left: start, right: end, top: 0, bottom: 1 };
             return Self { areas: [first, Area::EMPTY, Area::EMPTY], len: 1, exact };
         }
-        Self::of_rows_of_range(start, end, pitch, exact)
-    }
-
-    /// Of a range that does not end in the first row.
-    fn of_rows_of_range(start: u64, end: u64, pitch: u64, exact: bool) -> Self {
         let (mut top, left) = divide(start, pitch);
         let (bottom, right) = divide(end, pitch);
         let mut layout = Self { areas: [Area::EMPTY; 3], len: 0, exact };

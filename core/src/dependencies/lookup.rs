@@ -12,7 +12,7 @@ use super::pool::{Memory, NONE, Pool, index};
 use super::rest::{Shape, Sight};
 use super::state::State;
 use super::tasks::{Handle, TaskSlot, Tasks};
-use super::tree::{self, Node};
+use super::tree::{self, Node, Search};
 use crate::overlap::FirstCommon;
 use crate::wire::identity::Identity;
 
@@ -227,8 +227,6 @@ impl<M: Memory> State<M> {
     ) -> bool {
         let Self { nodes, groups, backings, entries, tasks, found, words, inexact, .. } = self;
         let backing = backings.slots.at(argument.backing);
-        let sight = Sight { nodes, groups: &groups.slots, backing };
-        let mut is_known = true;
         for (number, plane) in backing.planes.iter().enumerate() {
             let root = plane.root(kind);
             if root == NONE {
@@ -237,22 +235,23 @@ impl<M: Memory> State<M> {
             let layout = Layout::of(&argument.shape.footprint, plane.pitch);
             let exact = layout.exact && number != OTHER;
             for area in layout.areas() {
-                tree::search(nodes, root, area, |_, piece| {
-                    if kind == Kind::Write && piece.writer() == NONE {
-                        return true;
-                    }
-                    if unpainted.is_some_and(|newest| groups.slots.at(piece.group()).sequence > newest) {
-                        return true;
+                let mut search = Search::new(nodes, root, area);
+                while let Some(piece) = search.next(nodes) {
+                    // A write without a task makes no edge.
+                    if (kind == Kind::Write && piece.writer() == NONE)
+                        || unpainted.is_some_and(|newest| groups.slots.at(piece.group()).sequence > newest)
+                    {
+                        continue;
                     }
                     let byte = if exact && !piece.shadowed {
                         layout::first_common_byte(area, &piece.area, plane.pitch)
                     } else {
+                        let sight = Sight { nodes, groups: &groups.slots, backing };
                         match first_common(&sight, &argument.shape, piece, steps) {
-                            FirstCommon::Nowhere => return true,
+                            FirstCommon::Nowhere => continue,
                             FirstCommon::At(byte) => byte,
                             FirstCommon::NotBelow(byte) => {
                                 if unpainted.is_none() && paint::fits(words.as_ref(), backing.nbytes) {
-                                    is_known = false;
                                     return false;
                                 }
                                 *inexact = inexact.saturating_add(1);
@@ -267,10 +266,6 @@ impl<M: Memory> State<M> {
                             found.note_all(entries, tasks, first_entry, why, byte);
                         }
                     }
-                    true
-                });
-                if !is_known {
-                    return false;
                 }
             }
         }

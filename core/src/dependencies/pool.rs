@@ -81,9 +81,9 @@ impl<M: Memory, T: Slot> Pool<M, T> {
         self.slots.as_mut().get_mut(index(slot)).unwrap_or(&mut self.nowhere)
     }
 
-    /// A slot with that value, which is made in its place; [`NONE`] when all are in use.
+    /// A slot with the value that is made for its number, in its place; [`NONE`] when all are in use.
     #[inline]
-    pub(super) fn take(&mut self, value: impl FnOnce() -> T) -> u32 {
+    pub(super) fn take(&mut self, value: impl FnOnce(u32) -> T) -> u32 {
         let slot = if self.free != NONE {
             let slot = self.free;
             self.free = self.at(slot).next_free();
@@ -96,7 +96,7 @@ impl<M: Memory, T: Slot> Pool<M, T> {
             return NONE;
         };
         self.in_use = self.in_use.saturating_add(1);
-        *self.at_mut(slot) = value();
+        *self.at_mut(slot) = value(slot);
         slot
     }
 

@@ -4,7 +4,7 @@ use super::backing::{BackingSlot, Kind, OTHER};
 use super::groups::GroupSlot;
 use super::layout::{self, Layout};
 use super::pool::{Memory, NONE, Pool};
-use super::tree::{self, Node};
+use super::tree::{Node, Search};
 use crate::overlap::{self, FirstCommon, Footprint};
 
 /// A view's bytes, and whether its runs can be walked.
@@ -115,15 +115,13 @@ impl<M: Memory> Sight<'_, M> {
                 continue;
             }
             let cell = layout::cell(byte, plane.pitch);
-            tree::search(self.nodes, plane.writes, &cell, |_, piece| {
+            let mut search = Search::new(self.nodes, plane.writes, &cell);
+            while let Some(piece) = search.next(self.nodes) {
                 let group = self.groups.at(piece.group());
-                let Some(left) = steps.checked_sub(1) else {
-                    answer = Cover::Unknown;
-                    return false;
-                };
+                let Some(left) = steps.checked_sub(1) else { return Cover::Unknown };
                 *steps = left;
                 if group.sequence <= sequence {
-                    return true;
+                    continue;
                 }
                 let end = if group.nested {
                     // All that the group wrote was written since, what others wrote after it too.
@@ -141,15 +139,11 @@ impl<M: Memory> Sight<'_, M> {
                         }
                     }
                 };
-                match end {
-                    Some(end) => {
-                        answer = Cover::Hidden { group: piece.group(), end };
-                        false
-                    }
-                    None => true,
+                if let Some(end) = end {
+                    return Cover::Hidden { group: piece.group(), end };
                 }
-            });
-            if number == OTHER || matches!(answer, Cover::Hidden { .. }) {
+            }
+            if number == OTHER {
                 break;
             }
         }
@@ -158,7 +152,6 @@ impl<M: Memory> Sight<'_, M> {
 
     /// A write hides bytes of a shadowed piece that is older than it, or may: that is not known when the steps are used up.
     pub(super) fn hides_something(&self, write: &GroupSlot, steps: &mut u32) -> bool {
-        let mut found = false;
         for plane in &self.backing.planes {
             for root in [Kind::Write, Kind::Read]
                 .map(|kind| plane.root(kind))
@@ -166,16 +159,16 @@ impl<M: Memory> Sight<'_, M> {
                 .filter(|&root| root != NONE)
             {
                 for area in Layout::of(&write.footprint, plane.pitch).areas() {
-                    tree::search(self.nodes, root, area, |_, piece| {
+                    let mut search = Search::new(self.nodes, root, area);
+                    while let Some(piece) = search.next(self.nodes) {
                         *steps = steps.saturating_sub(1);
-                        found = piece.shadowed
+                        if piece.shadowed
                             && self.groups.at(piece.group()).sequence < write.sequence
                             && overlap::relate_within(&write.footprint, &self.shape(piece).footprint, steps)
-                                .may_overlap();
-                        !found
-                    });
-                    if found {
-                        return true;
+                                .may_overlap()
+                        {
+                            return true;
+                        }
                     }
                 }
             }

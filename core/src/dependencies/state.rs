@@ -1,5 +1,7 @@
 //! All that a tracker holds, and the steps that keep groups, pieces and entries together.
 
+use core::mem;
+
 use super::area::Area;
 use super::argument::ArgumentSlot;
 use super::backing::{Backings, FEW_TOMBSTONES, Kind};
@@ -86,26 +88,26 @@ impl<M: Memory> State<M> {
     /// Gives a group one more piece, of those that are left.
     #[inline]
     pub(super) fn add_piece(&mut self, group: u32, area: Area, shadowed: bool) {
-        let slot = self.groups.slots.at_mut(group);
-        let first = slot.first_piece;
-        let (backing, plane, kind) = (slot.backing, slot.plane, slot.kind);
-        let writer = match kind {
-            Kind::Write => self.entries.at(slot.first_entry).task,
+        let Self { nodes, groups, entries, backings, .. } = self;
+        let slot = groups.slots.at_mut(group);
+        let writer = match slot.kind {
+            Kind::Write => entries.at(slot.first_entry).task,
             Kind::Read => NONE,
         };
-        let leaf = self.nodes.take(|| {
+        let mut first = NONE;
+        let leaf = nodes.take(|leaf| {
+            first = mem::replace(&mut slot.first_piece, leaf);
             let mut piece = Node::leaf(area, group, writer);
             (piece.links, piece.shadowed) = ([NONE, first], shadowed);
             piece
         });
-        self.groups.slots.at_mut(group).first_piece = leaf;
         if first != NONE {
-            self.nodes.at_mut(first).links[0] = leaf;
+            nodes.at_mut(first).links[0] = leaf;
         }
-        let backing = self.backings.slots.at_mut(backing);
+        let backing = backings.slots.at_mut(slot.backing);
         backing.shadowed = backing.shadowed.saturating_add(u32::from(shadowed));
-        if let Some(plane) = backing.planes.get_mut(usize::from(plane)) {
-            tree::insert(&mut self.nodes, plane.root_mut(kind), leaf);
+        if let Some(plane) = backing.planes.get_mut(usize::from(slot.plane)) {
+            tree::insert(nodes, plane.root_mut(slot.kind), leaf);
         }
         self.pieces = self.pieces.saturating_add(1);
     }
@@ -168,21 +170,18 @@ impl<M: Memory> State<M> {
     /// [`take_over`](Self::take_over).
     #[inline]
     pub(super) fn add_entry(&mut self, task: u32, group: u32) {
-        let in_group = self.groups.slots.at(group).first_entry;
-        let of_task = self.tasks.slots.at(task).first_entry;
-        let entry = self.entries.take(|| EntrySlot {
-            task,
-            group,
-            in_group: [NONE, in_group],
-            of_task: [NONE, of_task],
+        let Self { groups, entries, tasks, .. } = self;
+        let (mut in_group, mut of_task) = (NONE, NONE);
+        let entry = entries.take(|entry| {
+            in_group = mem::replace(&mut groups.slots.at_mut(group).first_entry, entry);
+            of_task = mem::replace(&mut tasks.slots.at_mut(task).first_entry, entry);
+            EntrySlot { task, group, in_group: [NONE, in_group], of_task: [NONE, of_task] }
         });
-        self.groups.slots.at_mut(group).first_entry = entry;
-        self.tasks.slots.at_mut(task).first_entry = entry;
         if in_group != NONE {
-            self.entries.at_mut(in_group).in_group[0] = entry;
+            entries.at_mut(in_group).in_group[0] = entry;
         }
         if of_task != NONE {
-            self.entries.at_mut(of_task).of_task[0] = entry;
+            entries.at_mut(of_task).of_task[0] = entry;
         }
     }
 

@@ -141,7 +141,7 @@ impl<M: Memory> Tasks<M> {
 
     /// A new task, for which there is a slot.
     pub(super) fn insert(&mut self, number: u64, stamp: u64) -> Handle {
-        Handle { slot: self.slots.take(|| TaskSlot::new(number, stamp)), stamp }
+        Handle { slot: self.slots.take(|_| TaskSlot::new(number, stamp)), stamp }
     }
 
     #[inline]
@@ -152,7 +152,7 @@ impl<M: Memory> Tasks<M> {
     /// `after` waits for `before`, for which there is a link.
     pub(super) fn link(&mut self, before: u32, after: Handle) {
         let next = self.slots.at(before).first_link;
-        let link = self.links.take(|| LinkSlot { after, next });
+        let link = self.links.take(|_| LinkSlot { after, next });
         self.slots.at_mut(before).first_link = link;
         let poisoned = self.slots.at(before).poisoned;
         let task = self.slots.at_mut(after.slot);

@@ -96,61 +96,64 @@ impl Slot for Node {
 }
 
 /// More than the height of any tree.
-const STACK: usize = 64;
+const STACK: usize = 48;
 
 type Nodes<M> = Pool<M, Node>;
 
-/// Shows every leaf that meets the area, until `visit` answers `false`.
-#[inline]
-pub(super) fn search<M: Memory>(
-    nodes: &Nodes<M>,
-    root: u32,
-    area: &Area,
-    mut visit: impl FnMut(u32, &Node) -> bool,
-) {
-    if root == NONE || !nodes.at(root).area.meets(area) {
-        return;
+/// Every leaf that meets an area, one by one.
+#[derive(Debug)]
+pub(super) struct Search<'a> {
+    area: &'a Area,
+    /// It meets the area, as do those that still wait.
+    next: u32,
+    waiting: [u32; STACK],
+    depth: usize,
+}
+
+impl<'a> Search<'a> {
+    #[inline]
+    pub(super) fn new<M: Memory>(nodes: &Nodes<M>, root: u32, area: &'a Area) -> Self {
+        // No tree reads as an empty area, which meets nothing.
+        let next = if nodes.at(root).area.meets(area) { root } else { NONE };
+        Self { area, next, waiting: [NONE; STACK], depth: 0 }
     }
-    if nodes.at(root).height == 0 {
-        visit(root, nodes.at(root));
-        return;
-    }
-    let mut stack = [NONE; STACK];
-    let mut depth = 0_usize;
-    let mut next = root;
-    loop {
-        let node = nodes.at(next);
-        if node.height == 0 {
-            if !visit(next, node) {
-                return;
+
+    #[inline]
+    pub(super) fn next<'n, M: Memory>(&mut self, nodes: &'n Nodes<M>) -> Option<&'n Node> {
+        while self.next != NONE {
+            let node = nodes.at(self.next);
+            if node.height == 0 {
+                self.next = self.pop();
+                return Some(node);
             }
-        } else {
             let [first, second] = node.links;
-            match (nodes.at(first).area.meets(area), nodes.at(second).area.meets(area)) {
-                (true, true) => {
-                    if let Some(slot) = stack.get_mut(depth) {
-                        *slot = second;
-                        depth = depth.wrapping_add(1);
-                    }
-                    next = first;
-                    continue;
-                }
-                (true, false) => {
-                    next = first;
-                    continue;
-                }
-                (false, true) => {
-                    next = second;
-                    continue;
-                }
-                (false, false) => {}
-            }
+            let (meets_first, meets_second) =
+                (nodes.at(first).area.meets(self.area), nodes.at(second).area.meets(self.area));
+            self.next = if meets_first & meets_second {
+                self.push(second);
+                first
+            } else if meets_first | meets_second {
+                if meets_first { first } else { second }
+            } else {
+                self.pop()
+            };
         }
-        depth = match depth.checked_sub(1) {
-            Some(depth) => depth,
-            None => return,
-        };
-        next = stack.get(depth).copied().unwrap_or(NONE);
+        None
+    }
+
+    #[inline]
+    fn push(&mut self, node: u32) {
+        if let Some(slot) = self.waiting.get_mut(self.depth) {
+            *slot = node;
+            self.depth = self.depth.wrapping_add(1);
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> u32 {
+        // Below the first place there is none.
+        self.depth = self.depth.wrapping_sub(1);
+        self.waiting.get(self.depth).copied().unwrap_or(NONE)
     }
 }
 
@@ -248,21 +251,26 @@ pub(super) fn any_leaf<M: Memory>(nodes: &Nodes<M>, root: u32) -> u32 {
 /// How many leaves a tree has.
 pub(super) fn count_leaves<M: Memory>(nodes: &Nodes<M>, root: u32) -> u32 {
     let everywhere = Area { left: 0, right: u64::MAX, top: 0, bottom: u64::MAX };
-    let mut count = 0_u32;
-    search(nodes, root, &everywhere, |_, _| {
+    let (mut search, mut count) = (Search::new(nodes, root, &everywhere), 0_u32);
+    while search.next(nodes).is_some() {
         count = count.saturating_add(1);
-        true
-    });
+    }
     count
 }
 
 /// Puts a leaf into the tree. The pool has one slot for every leaf besides the leaves' own.
+#[inline]
 pub(super) fn insert<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, leaf: u32) {
     if *root == NONE {
         *root = leaf;
         nodes.at_mut(leaf).parent = NONE;
-        return;
+    } else {
+        insert_beside(nodes, root, leaf);
     }
+}
+
+/// Puts a leaf beside one that there is.
+fn insert_beside<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, leaf: u32) {
     let area = nodes.at(leaf).area;
     let corner = corner(&area);
     let mut sibling = *root;
@@ -276,7 +284,7 @@ pub(super) fn insert<M: Memory>(nodes: &mut Nodes<M>, root: &mut u32, leaf: u32)
     let (links, own) =
         if is_before(corner, other) { ([leaf, sibling], other) } else { ([sibling, leaf], corner) };
     let inner =
-        nodes.take(|| Node { area: beside.hull(&area), own, parent, links, height: 1, ..Node::EMPTY });
+        nodes.take(|_| Node { area: beside.hull(&area), own, parent, links, height: 1, ..Node::EMPTY });
     replace_child(nodes, root, parent, sibling, inner);
     nodes.at_mut(sibling).parent = inner;
     nodes.at_mut(leaf).parent = inner;
@@ -452,7 +460,8 @@ mod tests {
                         model.insert(leaf, part);
                     }
                     _ => {
-                        let leaf = nodes.take(|| Node::leaf(*area, 0, NONE));
+                        // Its group is its own number, so that it is known by it.
+                        let leaf = nodes.take(|leaf| Node::leaf(*area, leaf, NONE));
                         prop_assert_ne!(leaf, NONE);
                         insert(&mut nodes, &mut root, leaf);
                         model.insert(leaf, *area);
@@ -463,11 +472,10 @@ mod tests {
                 }
                 let expected: Vec<u32> =
                     model.iter().filter(|(_, area)| area.meets(asked)).map(|(&leaf, _)| leaf).collect();
-                let mut found = Vec::new();
-                search(&nodes, root, asked, |leaf, _| {
-                    found.push(leaf);
-                    true
-                });
+                let (mut search, mut found) = (Search::new(&nodes, root, asked), Vec::new());
+                while let Some(leaf) = search.next(&nodes) {
+                    found.push(leaf.group());
+                }
                 found.sort_unstable();
                 prop_assert_eq!(&found, &expected);
                 let mut collected = Vec::new();

@@ -340,7 +340,8 @@ fn check(state: &State<Boxed>) {
         for plane in &backing.planes {
             for kind in [Kind::Write, Kind::Read] {
                 let everywhere = area::Area { left: 0, right: u64::MAX, top: 0, bottom: u64::MAX };
-                tree::search(&state.nodes, plane.root(kind), &everywhere, |_, piece| {
+                let mut search = tree::Search::new(&state.nodes, plane.root(kind), &everywhere);
+                while let Some(piece) = search.next(&state.nodes) {
                     let group = state.groups.slots.at(piece.group());
                     assert_eq!((group.kind, group.backing), (kind, number));
                     let newest = state.entries.at(group.first_entry).task;
@@ -349,8 +350,7 @@ fn check(state: &State<Boxed>) {
                     pieces += 1;
                     shadowed += u32::from(piece.shadowed);
                     of_backing.insert(piece.group());
-                    true
-                });
+                }
             }
         }
         for &group in &of_backing {
