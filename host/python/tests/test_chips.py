@@ -154,6 +154,40 @@ with Worker(3, chips=devices, subs=1) as worker:
 """)
 
 
+def test_what_a_task_names_is_not_freed_before_it_is_over() -> None:
+    program("""
+worker = Worker(3, chips=2, subs=1)
+
+@worker.register
+def slow(args):
+    import time
+    time.sleep(0.3)
+    np.asarray(args[0])[:] = 5
+
+with worker:
+    worker.start()
+    buffer, domain, held = worker.create_buffer(64), worker.create_domain([0, 1], [64]), worker.malloc(64, worker=1)
+    def orchestration(orchestrator):
+        orchestrator.submit_sub(slow, args_of((buffer.tensor([16], F32), Tag.OUTPUT)))
+        for chip, memory in ((0, domain.windows[0][0]), (1, held)):
+            copied = args_of((buffer.tensor([16], F32), Tag.INPUT), (memory.tensor([16], F32), Tag.OUTPUT))
+            orchestrator.submit_next_level("copy", copied, worker=chip)
+        for memory in (domain, held, held.tensor([1], F32)):
+            raises(BufferError, "busy: ", lambda: orchestrator.worker.free(memory))
+        raises(BufferError, "busy: ", lambda: orchestrator.worker.release_buffer(buffer))
+        # Memory is to be had meanwhile.
+        other = orchestrator.worker.malloc(64, worker=0)
+        orchestrator.worker.fill(other, bytes(64))
+        orchestrator.worker.free(other)
+    worker.run(orchestration)
+    back = np.zeros(16, np.float32)
+    for memory in (domain.windows[0][0], held):
+        worker.copy_from(memory, back)
+        assert back.tolist() == [5.0] * 16
+    worker.free(domain), worker.free(held), worker.release_buffer(buffer)
+""")
+
+
 def test_memory_by_handle_is_reached_by_chips_that_are_permitted() -> None:
     program("""
 with Worker(3, chips=3) as worker:

@@ -258,6 +258,41 @@ def test_all_arguments_of_a_task_as_a_chip_reads_them(make) -> None:
             registry.mapped_args_from_blob(blob_of(buffer.tensor([1], F32)))
 
 
+def test_a_function_may_say_where_backings_lie(make) -> None:
+    first, second = make(64).tensor([4], F32, byte_offset=16), make(64).tensor([2], F32, [3])
+    asked: list[Tensor] = []
+
+    def resolve(tensor: Tensor) -> int:
+        asked.append(tensor)
+        return 0x1000 * len(asked)
+
+    blob = blob_of(first, second, scalars=(5,))
+    args = materialize_task_args(blob, resolve)
+    assert asked == [first, second]
+    assert [(tensor.addr, tensor.shapes, tensor.strides) for tensor in args] == [
+        (0x1010, (4,), (1,)),
+        (0x2000, (2,), (3,)),
+    ]
+    assert args.scalar(0) == 5
+
+    def fails(tensor: Tensor) -> int:
+        raise LookupError(f"nothing lies at {tensor.byte_offset}")
+
+    with pytest.raises(LookupError, match="nothing lies at 16"):
+        materialize_task_args(blob, fails)
+    with pytest.raises(ValueError, match="base: -1 is not 0 to 18446744073709551615"):
+        materialize_task_args(blob, lambda tensor: -1)
+    with pytest.raises(TypeError, match="base: an int is needed, not <class 'NoneType'>"):
+        materialize_task_args(blob, lambda tensor: None)  # type: ignore[arg-type, return-value]
+    with pytest.raises(ValueError, match="address_overflow: argument 0: ") as refused:
+        materialize_task_args(blob, lambda tensor: 2**64 - 8)
+    assert refused.value.rule == "address_overflow"  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match="registry: an ImportRegistry or a function is needed, not <class 'int'>"):
+        materialize_task_args(blob, 0x1000)  # type: ignore[arg-type]
+    many = blob_of(*[first] * 256, scalars=tuple(range(128)))
+    assert (len(materialize_task_args(many, resolve)), materialize_task_args(many, resolve).scalar(-1)) == (256, 127)
+
+
 def test_an_address_that_no_chip_has_is_refused() -> None:
     chip = mint_owner_instance_id()
     with ImportRegistry(ImportContext(False, chip)) as registry:
