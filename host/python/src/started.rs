@@ -121,10 +121,23 @@ impl Started {
         make: impl FnOnce(&mut Workers, WorkerId) -> Result<DeviceBuffer, MemoryError> + Send,
     ) -> PyResult<DeviceBuffer> {
         let chip = self.leaves.find(self.orchestrator.workers(), LeafKind::Chip, worker)?;
-        let workers = self.orchestrator.workers_mut();
-        let made = py.detach(|| make(workers, chip)).or_raise()?;
+        let made = self.ask(py, chip, |workers| make(workers, chip))?;
         self.owners.insert(made.identity().owner_instance_id(), chip);
         Ok(made)
+    }
+
+    /// Has a chip do something about its memory. What is wrong with it says which chip.
+    pub(crate) fn ask<R: Send>(
+        &mut self,
+        py: Python<'_>,
+        chip: WorkerId,
+        call: impl FnOnce(&mut Workers) -> Result<R, MemoryError> + Send,
+    ) -> PyResult<R> {
+        let workers = self.orchestrator.workers_mut();
+        py.detach(|| call(workers)).map_err(|error| {
+            let path = workers.name(chip).unwrap_or("a chip");
+            raise(error.code(), &format_args!("{path}: {error}"))
+        })
     }
 
     /// The chips that are named.
@@ -166,8 +179,7 @@ impl Started {
             return self.drop_imports(py, identity, until);
         }
         let chip = self.chip_of(identity)?;
-        let workers = self.orchestrator.workers_mut();
-        let kept = py.detach(|| workers.free(chip, identity, until)).or_raise()?;
+        let kept = self.ask(py, chip, |workers| workers.free(chip, identity, until))?;
         self.refuse_kept(identity, &kept)
     }
 

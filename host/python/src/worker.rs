@@ -265,8 +265,7 @@ impl PyWorker {
         let (buffer, until) = (memory.0, deadline(timeout)?);
         self.with_started(py, |started| {
             let chips = started.chips(&workers)?;
-            let workers = started.orchestrator.workers_mut();
-            py.detach(|| workers.permit(&buffer, &chips, until)).or_raise()
+            started.ask(py, buffer.worker(), |workers| workers.permit(&buffer, &chips, until))
         })
     }
 
@@ -338,8 +337,7 @@ impl PyWorker {
         let at = start.saturating_add(byte_offset);
         self.with_started(py, |started| {
             let chip = started.chip_of(identity)?;
-            let workers = started.orchestrator.workers_mut();
-            py.detach(|| workers.fill(chip, identity, at, &bytes, until)).or_raise()
+            started.ask(py, chip, |workers| workers.fill(chip, identity, at, &bytes, until))
         })
     }
 
@@ -358,8 +356,7 @@ impl PyWorker {
         let at = start.saturating_add(byte_offset);
         self.with_started(py, |started| {
             let chip = started.chip_of(identity)?;
-            let workers = started.orchestrator.workers_mut();
-            py.detach(|| workers.copy_to(chip, identity, at, &bytes, until)).or_raise()
+            started.ask(py, chip, |workers| workers.copy_to(chip, identity, at, &bytes, until))
         })
     }
 
@@ -380,8 +377,7 @@ impl PyWorker {
         let at = start.saturating_add(byte_offset);
         self.with_started(py, |started| {
             let chip = started.chip_of(identity)?;
-            let workers = started.orchestrator.workers_mut();
-            py.detach(|| workers.copy_from(chip, identity, at, &mut bytes, until)).or_raise()
+            started.ask(py, chip, |workers| workers.copy_from(chip, identity, at, &mut bytes, until))
         })?;
         place.set_item(PySlice::full(py), PyBytes::new(py, &bytes))
     }

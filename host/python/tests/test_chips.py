@@ -21,7 +21,7 @@ with Worker(3, chips=[Device.simulated(), Device.staged(nbytes=1 << 20)]) as wor
         assert report.bytes_copied == copied, report
         assert np.asarray(target.mapped([16], F32)).tolist() == [chip + 1.0] * 16
     held = worker.malloc(1 << 20, worker=1)
-    raises(MemoryError, "space_full: 1 bytes do not fit: the longest free piece of 1048576 bytes has 0", lambda: worker.malloc(1, worker="chip1"))
+    raises(MemoryError, "space_full: chip1: 1 bytes do not fit: the longest free piece of 1048576 bytes has 0", lambda: worker.malloc(1, worker="chip1"))
     worker.free(held)
     worker.malloc(1 << 21, worker=0)
     worker.release_buffer(source), worker.release_buffer(target)
@@ -215,10 +215,10 @@ def test_first_content_is_written_until_somebody_has_named_it() -> None:
     program("""
 with Worker(3, chips=1) as worker:
     held = worker.malloc(64, access=AccessMode.READ)
-    raises(ValueError, "denied: the copy needs WRITE, but the owner grants READ", lambda: worker.copy_to(held, bytes(4)))
+    raises(ValueError, "denied: chip0: the copy needs WRITE, but the owner grants READ", lambda: worker.copy_to(held, bytes(4)))
     worker.fill(held, np.arange(16, dtype=np.float32))
     worker.fill(held.tensor([4], F32, byte_offset=16), np.full(2, 9, np.float32), byte_offset=8)
-    raises(ValueError, "device_range: 8 bytes from 60 on do not all lie in the buffer's 64 bytes", lambda: worker.fill(held, bytes(8), 60))
+    raises(ValueError, "device_range: chip0: 8 bytes from 60 on do not all lie in the buffer's 64 bytes", lambda: worker.fill(held, bytes(8), 60))
     raises(TypeError, "a DeviceBuffer or a Tensor is needed", lambda: worker.fill(b"", bytes(8)))
     raises(ValueError, "byte_offset: -1 is not", lambda: worker.fill(held, bytes(8), -1))
     raises(ValueError, "timeout: -1 s", lambda: worker.fill(held, bytes(8), timeout=-1))
