@@ -1,5 +1,6 @@
 //! `Tensor`: a whole descriptor and a strided view, as a task argument.
 
+use bufabi_core::overlap::may_overlap_itself;
 use bufabi_core::{Access, DType, Tensor, View};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -131,6 +132,13 @@ impl PyTensor {
     #[getter]
     fn is_contiguous(&self) -> bool {
         self.0.view().is_contiguous()
+    }
+
+    /// Two indices name one element, or that could not be ruled out within a fixed bound of work. Kernels refuse to write such a
+    /// tensor; False is certain.
+    #[getter]
+    fn may_overlap_itself(&self) -> bool {
+        may_overlap_itself(&self.0.view())
     }
 
     fn __eq__(&self, other: &Self) -> bool {

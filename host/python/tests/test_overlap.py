@@ -37,6 +37,18 @@ def test_every_pair_of_the_vectors_gets_its_answer() -> None:
     assert min(count for relation, count in seen.items() if relation is not Relation.MAY_OVERLAP) == 100
 
 
+def test_whether_two_indices_name_one_element_is_told_of_every_view_of_the_vectors() -> None:
+    seen = {True: 0, False: 0}
+    for line in (VECTORS / "overlaps.txt").read_text().splitlines():
+        for record in line.split()[:2]:
+            tensor = Tensor.from_bytes(bytes.fromhex(record))
+            indices = int(np.prod(tensor.shapes))
+            expected = len(bytes_of(tensor)) < indices * tensor.itemsize
+            assert tensor.may_overlap_itself == expected, record
+            seen[expected] += 1
+    assert min(seen.values()) > 100
+
+
 def test_gaps_belong_to_nobody() -> None:
     even, odd, all_of_it = view([4], [2]), view([4], [2], offset=1), view([8])
     assert relate(even, odd) is Relation.DISJOINT
