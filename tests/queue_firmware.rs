@@ -130,6 +130,26 @@ fn a_machine_that_is_killed_is_known_within_a_second_to_every_wait_of_its_host()
     }
 }
 
+/// What a machine without a program, or one that is killed while it starts, comes to.
+#[test]
+fn a_machine_that_ends_before_its_program_begins_is_told() {
+    let folder = fresh_folder(&builds(), "queue-none").unwrap();
+    let (owner, machine) = (Endpoint::new().unwrap(), Endpoint::new().unwrap());
+    let (owner_driver, machine_driver) = (driver(&owner), driver(&machine));
+    let _broker = Broker::new(&owner_driver).unwrap().spawn().unwrap();
+    let layout = QueueLayout::new(4, 64, 64).unwrap();
+    let (payload_bytes, counter_bytes) = (layout.payload_bytes(), layout.counter_bytes());
+    let admission = Admission::Anyone;
+    let region =
+        ProvidedRegion::create_shareable(&owner, &owner_driver, payload_bytes, counter_bytes, admission);
+    let mut region = region.unwrap();
+    let [payload, counter] = region.descriptors().unwrap();
+    let image = folder.join("no-such-image");
+    let ended = Emulator::start(&machine_driver, [&payload, &counter], layout, &image, &folder, 0);
+    assert_eq!(ended.unwrap_err(), EmulatorError::Ended { ending: Ending::Exited { status: 1 } });
+    region.close(soon()).unwrap();
+}
+
 /// Stops every thread of a process, which takes effect some time after it was asked for.
 fn stand_still(process: &Process) {
     process.send(SIGSTOP).unwrap();

@@ -7,7 +7,6 @@
     reason = "what a test did not expect fails it"
 )]
 
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use bufabi_core::queue::{
 };
 use bufabi_core::region::RegionAccess;
 use bufabi_tests::clock::Machine;
-use bufabi_tests::memory::AtomicMemory;
+use bufabi_tests::plain::Plain;
 use bufabi_tests::random::Random;
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -137,14 +136,19 @@ fn host<A: RegionAccess>(mut end: L3End<A, Vec<u64>>, most: u64, count: u64) {
 
 #[test]
 fn messages_go_between_two_threads_and_back_whole_and_in_order() {
-    let long = std::env::var("BUFABI_LONG").is_ok_and(|value| value == "1");
+    let is_set = |name| std::env::var(name).is_ok_and(|value| value == "1");
+    let long = is_set("BUFABI_LONG");
+    // A wrong order, of which ThreadSanitizer must tell.
+    let is_ordered = !is_set("BUFABI_DISORDER");
     let messages: u64 = if long { 10_000_000 } else { 200_000 };
     let layouts = [(4, 512, 512), (8, 1024, 512), (64, 1024, 4096)];
     let share = messages / 3 + 1;
     for (depth, input, output) in layouts {
         let layout = QueueLayout::new(depth, input, output).unwrap();
         let most = input.min(output);
-        let memory = AtomicMemory::new(layout.payload_bytes(), COUNTER_BYTES);
+        let bytes = |nbytes: u64| usize::try_from(nbytes).unwrap();
+        let memory = Plain::new(bytes(layout.payload_bytes()), bytes(COUNTER_BYTES)).unwrap();
+        let side = || memory.side(is_ordered).unwrap();
         // The halves of the counts that stand in memory wrap on the way.
         let counts = Counts { input: (1 << 32) - share / 2, output: (1 << 32) - share / 3 };
         for (counter, count) in [
@@ -153,14 +157,17 @@ fn messages_go_between_two_threads_and_back_whole_and_in_order() {
             (counters::OUTPUT_TAIL, counts.output),
             (counters::OUTPUT_HEAD, counts.output),
         ] {
-            memory.counter(counter).store(u32::try_from(count).unwrap(), Ordering::Relaxed);
+            side().store(counter, u32::try_from(count).unwrap()).unwrap();
         }
         let marks = vec![0; usize::try_from(depth).unwrap()];
-        let l3 = L3End::starting_at(layout, &memory, marks.clone(), counts).unwrap();
-        let l2 = L2End::starting_at(layout, &memory, marks, counts).unwrap();
         let received = thread::scope(|scope| {
-            let received = scope.spawn(move || task(l2, most));
-            host(l3, most, share);
+            // What reaches the memory stays with its thread.
+            let (task_marks, memory) = (marks.clone(), &memory);
+            let received = scope.spawn(move || {
+                let memory = memory.side(is_ordered).unwrap();
+                task(L2End::starting_at(layout, memory, task_marks, counts).unwrap(), most)
+            });
+            host(L3End::starting_at(layout, side(), marks, counts).unwrap(), most, share);
             received.join().unwrap()
         });
         assert_eq!(received, share);

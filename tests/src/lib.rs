@@ -7,6 +7,7 @@ pub mod conversation;
 pub mod device;
 pub mod memory;
 pub mod message;
+pub mod plain;
 pub mod random;
 pub mod waits;
 
