@@ -95,6 +95,7 @@ fn plays(fuzz: &Path) -> Result<(), Box<dyn Error>> {
         ("batch-outputs".to_owned(), vec![17, 7, 18, 1, 18, 3, 17, 3, 17, 3, 18, 3, 17, 103, 18, 131, 18, 3]),
         ("batch-too-large".to_owned(), vec![16, 139, 17, 139, 16, 19, 18, 3, 8, 0, 19, 0]),
         ("batch-twice".to_owned(), vec![16, 7, 8, 0, 8, 0, 19, 251, 8, 0, 17, 3]),
+        ("batch-ended".to_owned(), vec![15, 0, 5, 0, 0, 0, 0, 0, 14, 0, 17, 40, 16, 40, 18, 0, 19, 0]),
         ("batch-reserved".to_owned(), vec![12, 100, 17, 3, 13, 1, 17, 3, 18, 3]),
     ];
     // The same with a write of the peer in the middle of a batch.

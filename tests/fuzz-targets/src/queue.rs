@@ -236,8 +236,11 @@ impl Run<'_> {
             }
             7 => self.peek(&mut out),
             8 | 9 => {
-                let outcome =
-                    if call % CALLS == 8 { self.l2.try_receive() } else { self.l2.receive(LIMIT, &mut clock) };
+                let outcome = if call % CALLS == 8 {
+                    self.l2.try_receive()
+                } else {
+                    self.l2.receive(LIMIT, &mut clock)
+                };
                 if let Ok(message) = outcome {
                     inside(&message, DEPTH * 64);
                     let expected = match message.opcode() {
@@ -308,7 +311,15 @@ impl Run<'_> {
         };
         let sent = match outcome {
             Ok(sent) => sent,
-            Err(error) => return self.sent(Err(error), messages.swap_remove(0), is_input),
+            Err(error) => {
+                // Of a batch of none, an end that has ended says so.
+                let poison = if is_input { self.l3.poison() } else { self.l2.poison() };
+                assert!(!messages.is_empty() || poison.is_some());
+                if !messages.is_empty() {
+                    self.sent(Err(error), messages.swap_remove(0), is_input);
+                }
+                return;
+            }
         };
         assert!(sent <= messages.len() && (sent > 0 || messages.is_empty()));
         let direction = if is_input { &mut self.inputs } else { &mut self.outputs };
