@@ -2,7 +2,7 @@
 
 use bufabi_host::device::DeviceKind;
 use bufabi_host::worker::{WorkerId, WorkerKind, WorkerSpec, Workers};
-use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 /// The level of a host that has chips: those are level 2.
@@ -131,7 +131,10 @@ impl Leaves {
         if let Ok(path) = named.extract::<&str>() {
             return workers.find(path).filter(|found| of_kind.contains(found)).ok_or_else(|| nobody(&path));
         }
-        let index = named.extract::<usize>().map_err(|_| {
+        let index = named.extract::<usize>().map_err(|error| {
+            if error.is_instance_of::<PyOverflowError>(named.py()) {
+                return nobody(named);
+            }
             let found = named.get_type();
             PyTypeError::new_err(format!("worker: a place or a path is needed, not {found} {named}"))
         })?;

@@ -186,7 +186,8 @@ with Worker(3, chips=2, subs=1) as worker:
     raises(KeyError, "stale", lambda: worker.free(tensor))
     worker.free(held)
     raises(KeyError, "stale", lambda: worker.copy_from(held, back))
-    raises(KeyError, "there is no chip 2 among 2", lambda: worker.malloc(64, 2))
+    for place in (2, -1, 1 << 70):
+        raises(KeyError, f"there is no chip {place} among 2", lambda: worker.malloc(64, place))
     raises(ValueError, "nbytes_zero", lambda: worker.malloc(0))
     raises(TypeError, "a DeviceBuffer or a Tensor is needed", lambda: worker.free(b""))
     raises(BufferError, "read-only", lambda: worker.copy_from(worker.malloc(8), bytes(8)))
