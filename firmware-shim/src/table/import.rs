@@ -4,10 +4,10 @@ use core::ffi::c_void;
 
 use bufabi_core::import_table::{ImportBucket, ImportSlot, InsertRefusal, Lookup};
 use bufabi_core::wire::identity::RawIdentity;
-use bufabi_core::{Code, Descriptor, Identity, KeyedHash, RawDescriptor};
+use bufabi_core::{Code, Descriptor, KeyedHash, RawDescriptor};
 use static_assertions::const_assert;
 
-use super::{Kind, Lent, State, release, with};
+use super::{Kind, Lent, State, Table, count, of_identity, release, with};
 use crate::argument::{Span, apart};
 use crate::boundary::{answer, noted};
 use crate::parameter::{Out, given};
@@ -17,6 +17,14 @@ use crate::status::Status;
 pub struct ImportTable(Imports);
 
 type Imports = bufabi_core::ImportTable<u64, &'static mut [ImportSlot<u64>], &'static mut [ImportBucket]>;
+
+impl Table for ImportTable {
+    const KIND: Kind = Kind::Import;
+
+    fn count(&self) -> (u32, u32) {
+        (self.0.len(), self.0.capacity())
+    }
+}
 
 /// Bytes of storage that a table of imports takes by itself.
 pub const IMPORT_TABLE_BASE: usize = 320;
@@ -61,11 +69,9 @@ pub unsafe extern "C" fn bufabi_import_table_create(
         let count = ImportBucket::count_for(lent.slots);
         // SAFETY: as above: so many buckets fit behind the slots, as was asserted, whose end is a multiple of 128.
         let buckets = unsafe { lent.fill(buckets_at, count, || ImportBucket::EMPTY) };
-        let state = ImportTable(Imports::new(hash, slots, buckets));
-        // SAFETY: aligned and large enough: checked when it was lent; lent by the caller.
-        unsafe { lent.start.cast::<State<ImportTable>>().write(State::new(Kind::Import, state)) };
-        // SAFETY: not NULL and aligned: checked by Span. Writable: the caller's promise above.
-        unsafe { table.write(lent.start.cast()) };
+        let made = ImportTable(Imports::new(hash, slots, buckets));
+        // SAFETY: lent by the caller; `table` is not NULL and aligned: checked by Span. Writable: the caller's promise above.
+        unsafe { lent.put(made, table) };
         Ok(())
     })
 }
@@ -96,7 +102,7 @@ pub unsafe extern "C" fn bufabi_import_table_find(
             Lookup::Vacant => Err(Code::NotImported),
         };
         // SAFETY: the caller's promise above.
-        out.set(unsafe { with(table, Kind::Import, &others, find) }?);
+        out.set(unsafe { with(table, &others, find) }?);
         Ok(())
     })
 }
@@ -122,7 +128,7 @@ pub unsafe extern "C" fn bufabi_import_table_insert(
             Err(refused) => Err(refusal_code(refused.refusal)),
         };
         // SAFETY: the caller's promise above.
-        unsafe { with(table, Kind::Import, &descriptor_span, insert) }
+        unsafe { with(table, &descriptor_span, insert) }
     })
 }
 
@@ -217,7 +223,7 @@ pub unsafe extern "C" fn bufabi_import_table_evict(
         apart(&others)?;
         let evict = |table: &mut ImportTable| table.0.evict().ok_or(Code::NotImported);
         // SAFETY: the caller's promise above.
-        let (descriptor, value) = unsafe { with(table, Kind::Import, &others, evict) }?;
+        let (descriptor, value) = unsafe { with(table, &others, evict) }?;
         identity_out.set(descriptor.identity().encode());
         value_out.set(value);
         Ok(())
@@ -236,17 +242,7 @@ pub unsafe extern "C" fn bufabi_import_table_count(
 ) -> Status {
     answer("import_table_count", || {
         // SAFETY: the caller's promise above.
-        let imports_out = unsafe { Out::new(imports) }?;
-        // SAFETY: the caller's promise above.
-        let capacity_out = unsafe { Out::new(capacity) }?;
-        let others = [Span::of(imports)?, Span::of(capacity)?];
-        apart(&others)?;
-        let count = |table: &mut ImportTable| Ok((table.0.len(), table.0.capacity()));
-        // SAFETY: the caller's promise above.
-        let (found, most) = unsafe { with(table, Kind::Import, &others, count) }?;
-        imports_out.set(found);
-        capacity_out.set(most);
-        Ok(())
+        unsafe { count(table, imports, capacity) }
     })
 }
 
@@ -258,28 +254,6 @@ pub unsafe extern "C" fn bufabi_import_table_count(
 pub unsafe extern "C" fn bufabi_import_table_release(table: *mut ImportTable) -> Status {
     answer("import_table_release", || {
         // SAFETY: the caller's promise above.
-        unsafe { release(table, Kind::Import) }
+        unsafe { release(table) }
     })
-}
-
-/// Asks something of an identity's import, and writes the answer.
-///
-/// # Safety
-/// As for [`bufabi_import_table_pin`].
-unsafe fn of_identity<R: Copy>(
-    table: *mut ImportTable,
-    identity: *const RawIdentity,
-    out: *mut R,
-    ask: impl FnOnce(&mut ImportTable, Identity) -> Result<R, Code>,
-) -> Result<(), Code> {
-    // SAFETY: the caller's promise.
-    let raw = *unsafe { given(identity) }?;
-    let others = [Span::of(identity)?, Span::of(out)?];
-    apart(&others)?;
-    // SAFETY: the caller's promise.
-    let out = unsafe { Out::new(out) }?;
-    let identity = raw.decode().ok_or(Code::Generation)?;
-    // SAFETY: the caller's promise.
-    out.set(unsafe { with(table, Kind::Import, &others, |table| ask(table, identity)) }?);
-    Ok(())
 }

@@ -16,9 +16,11 @@ mod tests;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-use bufabi_core::Code;
+use bufabi_core::wire::identity::RawIdentity;
+use bufabi_core::{Code, Identity};
 
 use super::argument::{Span, apart};
+use super::parameter::{Out, given};
 use lock::Lock;
 
 /// What the storage of every table is aligned to.
@@ -40,6 +42,15 @@ impl Kind {
     }
 }
 
+/// A table that C sees.
+trait Table {
+    /// The kind that its storage is marked with.
+    const KIND: Kind;
+
+    /// How many entries it has, and how many it can have.
+    fn count(&self) -> (u32, u32);
+}
+
 /// What storage says in which a table was released.
 const RELEASED: u32 = 0x7265_6c01;
 
@@ -50,9 +61,9 @@ struct State<T> {
     table: Lock<T>,
 }
 
-impl<T> State<T> {
-    const fn new(kind: Kind, table: T) -> Self {
-        Self { mark: AtomicU32::new(kind.mark()), table: Lock::new(table) }
+impl<T: Table> State<T> {
+    const fn new(table: T) -> Self {
+        Self { mark: AtomicU32::new(T::KIND.mark()), table: Lock::new(table) }
     }
 }
 
@@ -71,9 +82,8 @@ fn check(mark: &AtomicU32, kind: Kind) -> Result<(), Code> {
 /// # Safety
 /// If `storage` is neither NULL nor misaligned, what is there was made by this kind's `create`, or released, or is of the other
 /// kind, or its first four bytes are none of their marks. Without the feature `lock`, nobody else uses the table during the call.
-unsafe fn with<T, R>(
+unsafe fn with<T: Table, R>(
     storage: *mut T,
-    kind: Kind,
     others: &[Span],
     work: impl FnOnce(&mut T) -> Result<R, Code>,
 ) -> Result<R, Code> {
@@ -85,30 +95,70 @@ unsafe fn with<T, R>(
     // SAFETY: neither NULL nor misaligned: checked by Span. The first four bytes are there, and are a mark or none: the caller's
     // promise.
     let mark = unsafe { AtomicU32::from_ptr(state.cast::<u32>()) };
-    check(mark, kind)?;
+    check(mark, T::KIND)?;
     // SAFETY: the mark says that this kind's state is there, whose parts are reached through locks and atomics alone.
     let state = unsafe { &*state };
     let work = |table: &mut T| {
         // Another core may have released it meanwhile.
-        check(&state.mark, kind)?;
+        check(&state.mark, T::KIND)?;
         work(table)
     };
     // SAFETY: the caller's promise, where there is no lock.
     unsafe { state.table.with(work) }
 }
 
+/// Asks something of an identity's entry, and writes the answer.
+///
+/// # Safety
+/// As for [`with`]; `identity` points to an identity that nobody writes, `out` to an `R` that may be written.
+unsafe fn of_identity<T: Table, R: Copy>(
+    storage: *mut T,
+    identity: *const RawIdentity,
+    out: *mut R,
+    ask: impl FnOnce(&mut T, Identity) -> Result<R, Code>,
+) -> Result<(), Code> {
+    // SAFETY: the caller's promise.
+    let raw = *unsafe { given(identity) }?;
+    let others = [Span::of(identity)?, Span::of(out)?];
+    apart(&others)?;
+    // SAFETY: the caller's promise.
+    let out = unsafe { Out::new(out) }?;
+    let identity = raw.decode().ok_or(Code::Generation)?;
+    // SAFETY: the caller's promise.
+    out.set(unsafe { with(storage, &others, |table| ask(table, identity)) }?);
+    Ok(())
+}
+
+/// Writes how many entries there are, and how many there can be.
+///
+/// # Safety
+/// As for [`with`]; `count` and `capacity` point to numbers that may be written.
+unsafe fn count<T: Table>(storage: *mut T, count: *mut u32, capacity: *mut u32) -> Result<(), Code> {
+    // SAFETY: the caller's promise.
+    let count_out = unsafe { Out::new(count) }?;
+    // SAFETY: the caller's promise.
+    let capacity_out = unsafe { Out::new(capacity) }?;
+    let others = [Span::of(count)?, Span::of(capacity)?];
+    apart(&others)?;
+    // SAFETY: the caller's promise.
+    let (found, most) = unsafe { with(storage, &others, |table: &mut T| Ok(table.count())) }?;
+    count_out.set(found);
+    capacity_out.set(most);
+    Ok(())
+}
+
 /// Releases the table in `storage`: the storage is the caller's again.
 ///
 /// # Safety
 /// As for [`with`].
-unsafe fn release<T>(storage: *mut T, kind: Kind) -> Result<(), Code> {
+unsafe fn release<T: Table>(storage: *mut T) -> Result<(), Code> {
     let release = |_: &mut T| {
         // SAFETY: it is called on a state, whose first four bytes are its mark.
         unsafe { AtomicU32::from_ptr(storage.cast::<u32>()) }.store(RELEASED, Ordering::Release);
         Ok(())
     };
     // SAFETY: the caller's promise.
-    unsafe { with(storage, kind, &[], release) }
+    unsafe { with(storage, &[], release) }
 }
 
 /// Bytes of storage that is lent for a table.
@@ -127,6 +177,17 @@ impl Lent {
             return Err(Code::BufferTooSmall);
         }
         Ok(Self { start: storage, span, slots })
+    }
+
+    /// Puts the table there, and names it.
+    ///
+    /// # Safety
+    /// The storage is lent for as long as the table is there, and holds its state; `name` points to a pointer that may be written.
+    unsafe fn put<T: Table>(&self, table: T, name: *mut *mut T) {
+        // SAFETY: aligned and large enough: checked when it was lent. Lent: the caller's promise.
+        unsafe { self.start.cast::<State<T>>().write(State::new(table)) };
+        // SAFETY: the caller's promise.
+        unsafe { name.write(self.start.cast()) };
     }
 
     /// Where the values of an array of the state lie, `offset` bytes from the start: every one is written with `value`.

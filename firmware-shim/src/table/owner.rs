@@ -7,7 +7,7 @@ use bufabi_core::wire::identity::RawIdentity;
 use bufabi_core::{Code, Identity, OwnerInstanceId};
 use static_assertions::const_assert;
 
-use super::{Kind, Lent, State, release, with};
+use super::{Kind, Lent, State, Table, count, of_identity, release, with};
 use crate::argument::{Span, apart};
 use crate::boundary::{answer, noted};
 use crate::parameter::{Out, given};
@@ -15,6 +15,14 @@ use crate::status::Status;
 
 /// A table of what one incarnation of an owner has given out, in storage that was lent for it.
 pub struct OwnerTable(bufabi_core::OwnerTable<u64, &'static mut [OwnerSlot<u64>]>);
+
+impl Table for OwnerTable {
+    const KIND: Kind = Kind::Owner;
+
+    fn count(&self) -> (u32, u32) {
+        (self.0.len(), self.0.capacity())
+    }
+}
 
 /// Bytes of storage that a table of an owner takes by itself.
 pub const OWNER_TABLE_BASE: usize = 128;
@@ -48,11 +56,9 @@ pub unsafe extern "C" fn bufabi_owner_table_create(
         apart(&[lent.span, Span::of(owner_instance_id)?, Span::of(table)?])?;
         // SAFETY: the storage is lent: the caller's promise. The slots follow the base, aligned, and were counted to fit.
         let slots = unsafe { lent.fill(OWNER_TABLE_BASE, lent.slots, || OwnerSlot::EMPTY) };
-        let state = OwnerTable(bufabi_core::OwnerTable::new(OwnerInstanceId(id), slots));
-        // SAFETY: aligned and large enough: checked when it was lent; lent by the caller.
-        unsafe { lent.start.cast::<State<OwnerTable>>().write(State::new(Kind::Owner, state)) };
-        // SAFETY: not NULL and aligned: checked by Span. Writable: the caller's promise above.
-        unsafe { table.write(lent.start.cast()) };
+        let made = OwnerTable(bufabi_core::OwnerTable::new(OwnerInstanceId(id), slots));
+        // SAFETY: lent by the caller; `table` is not NULL and aligned: checked by Span. Writable: the caller's promise above.
+        unsafe { lent.put(made, table) };
         Ok(())
     })
 }
@@ -73,7 +79,7 @@ pub unsafe extern "C" fn bufabi_owner_table_insert(
         let out = unsafe { Out::new(identity) }?;
         let insert = |table: &mut OwnerTable| table.0.insert(value).map_err(|_| Code::OwnerTableFull);
         // SAFETY: the caller's promise above.
-        let found = unsafe { with(table, Kind::Owner, &[Span::of(identity)?], insert) }?;
+        let found = unsafe { with(table, &[Span::of(identity)?], insert) }?;
         out.set(found.encode());
         Ok(())
     })
@@ -99,7 +105,7 @@ pub unsafe extern "C" fn bufabi_owner_table_insert_pair(
         apart(&others)?;
         let insert = |table: &mut OwnerTable| table.0.insert_pair(pair).map_err(|_| Code::OwnerTableFull);
         // SAFETY: the caller's promise above.
-        let found = unsafe { with(table, Kind::Owner, &others, insert) }?;
+        let found = unsafe { with(table, &others, insert) }?;
         out.set(found.map(Identity::encode));
         Ok(())
     })
@@ -219,17 +225,7 @@ pub unsafe extern "C" fn bufabi_owner_table_count(
 ) -> Status {
     answer("owner_table_count", || {
         // SAFETY: the caller's promise above.
-        let live_out = unsafe { Out::new(live) }?;
-        // SAFETY: the caller's promise above.
-        let capacity_out = unsafe { Out::new(capacity) }?;
-        let others = [Span::of(live)?, Span::of(capacity)?];
-        apart(&others)?;
-        let count = |table: &mut OwnerTable| Ok((table.0.len(), table.0.capacity()));
-        // SAFETY: the caller's promise above.
-        let (found, most) = unsafe { with(table, Kind::Owner, &others, count) }?;
-        live_out.set(found);
-        capacity_out.set(most);
-        Ok(())
+        unsafe { count(table, live, capacity) }
     })
 }
 
@@ -241,28 +237,6 @@ pub unsafe extern "C" fn bufabi_owner_table_count(
 pub unsafe extern "C" fn bufabi_owner_table_release(table: *mut OwnerTable) -> Status {
     answer("owner_table_release", || {
         // SAFETY: the caller's promise above.
-        unsafe { release(table, Kind::Owner) }
+        unsafe { release(table) }
     })
-}
-
-/// Asks something of an identity's entry, and writes the answer.
-///
-/// # Safety
-/// As for [`bufabi_owner_table_get`].
-unsafe fn of_identity<R: Copy>(
-    table: *mut OwnerTable,
-    identity: *const RawIdentity,
-    out: *mut R,
-    ask: impl FnOnce(&mut OwnerTable, Identity) -> Result<R, Code>,
-) -> Result<(), Code> {
-    // SAFETY: the caller's promise.
-    let raw = *unsafe { given(identity) }?;
-    let others = [Span::of(identity)?, Span::of(out)?];
-    apart(&others)?;
-    // SAFETY: the caller's promise.
-    let out = unsafe { Out::new(out) }?;
-    let identity = raw.decode().ok_or(Code::Generation)?;
-    // SAFETY: the caller's promise.
-    out.set(unsafe { with(table, Kind::Owner, &others, |table| ask(table, identity)) }?);
-    Ok(())
 }
