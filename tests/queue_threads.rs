@@ -30,11 +30,12 @@ fn message(number: u64, most: u64, out: &mut Vec<u8>) {
         2..=4 => random.below(most + 1),
         _ => random.below(48),
     };
-    out.clear();
-    while u64::try_from(out.len()).unwrap() < nbytes {
-        out.extend_from_slice(&random.next().to_le_bytes());
+    let nbytes = usize::try_from(nbytes).unwrap();
+    out.resize(nbytes.next_multiple_of(8), 0);
+    for word in out.as_chunks_mut().0 {
+        *word = random.next().to_le_bytes();
     }
-    out.truncate(usize::try_from(nbytes).unwrap());
+    out.truncate(nbytes);
 }
 
 /// L2 answers each input with the same bytes, from a window whose messages it gives back out of order.
@@ -141,11 +142,12 @@ fn messages_go_between_two_threads_and_back_whole_and_in_order() {
     // A wrong order, of which ThreadSanitizer must tell.
     let is_ordered = !is_set("BUFABI_DISORDER");
     let messages: u64 = if long { 10_000_000 } else { 200_000 };
-    let layouts = [(4, 512, 512), (8, 1024, 512), (64, 1024, 4096)];
-    let share = messages / 3 + 1;
-    for (depth, input, output) in layouts {
+    // Rings that are nearly always full or empty, and messages that fill an arena; then a ring in which a side finds many when its turn
+    // comes, for most of them. Depth, arenas, the largest message, and the part of all messages in percent.
+    let layouts = [(4, 512, 512, 512, 10), (8, 1024, 512, 512, 10), (512, 16384, 32768, 512, 80)];
+    for (depth, input, output, most, percent) in layouts {
         let layout = QueueLayout::new(depth, input, output).unwrap();
-        let most = input.min(output);
+        let share = messages / 100 * percent;
         let bytes = |nbytes: u64| usize::try_from(nbytes).unwrap();
         let memory = Plain::new(bytes(layout.payload_bytes()), bytes(COUNTER_BYTES)).unwrap();
         let side = || memory.side(is_ordered).unwrap();

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::sync::atomic::Ordering;
 
 use bufabi_core::queue::{Full, Kind, L2End, L3End, Opcode, Poison, ReceiveError, SendError, counters};
+use bufabi_core::region::Place;
 use bufabi_tests::memory::{AtomicMemory, Step, Watched};
 
 use crate::script::{layout, new_memory};
@@ -77,4 +78,24 @@ fn a_batch_in_whose_middle_the_other_side_breaks_a_rule_ends_the_queue() {
     let outcome = l3.try_enqueue_all(Kind::Data, [[1; 8], [2; 8], [3; 8]]);
     assert_eq!(outcome, Err(SendError::Poisoned(poison)));
     assert_eq!((counter(counters::INPUT_TAIL), counter(counters::L3_ABORT)), (0, 1));
+}
+
+/// What was read of any of them was read before the other side can write there again.
+#[test]
+fn what_is_given_back_at_once_is_published_first() {
+    let memory = new_memory();
+    let steps = RefCell::new(Vec::new());
+    let watched = Watched::new(&memory, |_: &AtomicMemory, step| {
+        steps.borrow_mut().push(step);
+        Ok(())
+    });
+    let mut l3 = L3End::new(layout(), &memory, [0; 2]).unwrap();
+    let mut l2 = L2End::<_, _, 2>::new(layout(), &watched, [0; 2]).unwrap();
+    l3.try_enqueue_all(Kind::Data, [[1; 8], [2; 8]]).unwrap();
+    let handles = [(); 2].map(|()| l2.try_receive().unwrap().handle());
+    steps.take();
+    l2.release_all(&handles).unwrap();
+    assert_eq!(steps.take(), [Step::Publish(Place::NOTHING), Step::Store(counters::INPUT_HEAD, 2)]);
+    l2.release_all(&[]).unwrap();
+    assert_eq!(steps.take(), []);
 }

@@ -76,3 +76,25 @@ fn stop_is_given_back_once() {
         assert_eq!(head, if is_first { 0 } else { 2 });
     }
 }
+
+/// A slot is read once, also when its message has to wait for a place in the window: what is written there meanwhile is not seen.
+#[test]
+fn a_message_that_waits_for_the_window_is_the_one_that_was_read() {
+    let memory = new_memory();
+    let mut l3 = L3End::new(layout(), &memory, [0; 2]).unwrap();
+    let mut l2 = L2End::<_, _, 1>::new(layout(), &memory, [0; 2]).unwrap();
+    l3.try_enqueue(Kind::Data, &[1]).unwrap();
+    l3.try_enqueue(Kind::Error, &[2; 5]).unwrap();
+    let first = l2.try_receive().unwrap();
+    assert_eq!(l2.try_receive(), Err(ReceiveError::WindowFull { window: 1 }));
+    for word in 0..4 {
+        memory.word(layout().input_ring() + 32 + word * 8).store(u64::MAX, Ordering::Relaxed);
+    }
+    assert_eq!(l2.try_receive(), Err(ReceiveError::WindowFull { window: 1 }));
+    l2.release(first.handle()).unwrap();
+    let second = l2.try_receive().unwrap();
+    assert_eq!((second.opcode(), second.nbytes()), (Opcode::Error, 5));
+    let mut bytes = [0; 5];
+    assert_eq!(l2.read_into(second.handle(), &mut bytes), Ok(5));
+    assert_eq!(bytes, [2; 5]);
+}

@@ -16,6 +16,7 @@ use super::*;
 use crate::backend::vmm_shareable::VmmShareable;
 use crate::consumer::Consumer;
 use crate::owner::Endpoint;
+use crate::sys::futex;
 use crate::vmm::memfd::{Broker, MemfdOptions};
 use crate::vmm::{Admission, Imports, MemfdDriver};
 
@@ -98,7 +99,9 @@ fn closing_refuses_what_begins_and_waits_for_what_is_under_way() {
             region.wait(0, Comparison::NotEqual, 0, Duration::from_secs(3600), &mut clock)
         });
         // It does not matter whether the thread has begun to wait.
+        let start = Instant::now();
         attached.close(soon()).unwrap();
+        assert!(start.elapsed() < LIMIT / 2, "it goes on as soon as the last one has left");
         let refused = AccessError::new(Code::Released, 0);
         assert_eq!(waiter.join().unwrap(), Err(RegionError::Access(refused)));
         assert_eq!(attached.memory().unwrap_err(), refused);
@@ -168,6 +171,23 @@ fn messages_go_there_and_back_while_both_sides_sleep() {
     });
     attached.close(soon()).unwrap();
     provided.close(soon()).unwrap();
+}
+
+#[test]
+fn whoever_sleeps_and_says_so_is_woken() {
+    let endpoint = endpoint();
+    let provided = ProvidedRegion::create(&endpoint, 64, 384).unwrap();
+    let (here, there) = (provided.memory().unwrap(), provided.memory().unwrap());
+    let start = Instant::now();
+    thread::scope(|scope| {
+        let sleeper = scope.spawn(|| futex::sleep(there.word(0).unwrap(), 0, LIMIT));
+        here.store(counters::L2_SLEEPS, 1).unwrap();
+        while !sleeper.is_finished() {
+            here.wake(0, counters::L2_SLEEPS);
+            thread::yield_now();
+        }
+    });
+    assert!(start.elapsed() < LIMIT / 2, "nobody was woken");
 }
 
 #[test]
