@@ -2,7 +2,8 @@
 
 use core::ops::Range;
 
-/// The pieces of `range`, in order, each of at most `most` bytes: where it starts, and how long it is.
+/// The pieces of `range`, in order, each of at most `most` bytes, which is not 0: where it starts, and how long
+/// it is.
 pub(crate) fn pieces(range: Range<u64>, most: usize) -> impl Iterator<Item = (u64, usize)> {
     let mut start = range.start;
     core::iter::from_fn(move || {
