@@ -7,7 +7,7 @@ mod run;
 use std::cell::Cell;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bufabi_core::wire::blob::{self, encoded_size};
 use bufabi_core::wire::body::Body;
@@ -205,6 +205,23 @@ fn the_device_checks_again_what_its_host_says() {
     launch(&device, copy, &[from, Argument::new(5, a, &view)], &[]).unwrap();
 }
 
+/// Stops a process, and waits until all of its threads stand still: on a busy machine some run on for a moment.
+fn stop(pid: i32) {
+    Process::open(pid).unwrap().send(STOP).unwrap();
+    let stands = || {
+        let mut threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+        threads.all(|thread| {
+            let stat = std::fs::read_to_string(thread.unwrap().path().join("stat")).unwrap();
+            stat.rsplit(") ").next().unwrap().starts_with('T')
+        })
+    };
+    let begin = Instant::now();
+    while !stands() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "it never stood still");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_machine_that_is_killed_is_told_of_at_once_and_one_that_hangs_after_its_limit() {
     let device = QemuDevice::start(&options()).unwrap();
@@ -222,8 +239,7 @@ fn a_machine_that_is_killed_is_told_of_at_once_and_one_that_hangs_after_its_limi
             Err(error) => panic!("{error}"),
         }
     };
-    let process = Process::open(device.pid()).unwrap();
-    process.send(STOP).unwrap();
+    stop(device.pid());
     assert_eq!(device.malloc(1), Err(DeviceError::TimedOut { milliseconds: 300 }));
     assert!(Process::open(device.pid()).is_err(), "it is gone, stopped as it was");
 }
