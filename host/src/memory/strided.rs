@@ -3,6 +3,9 @@
 //! Task data lies in memory that other processes may write at any moment, so nothing here hands out a reference to it.
 //! An element is read once, into memory of this process alone, and whatever its bits are they are a value of its type.
 //! That no cooperating task writes meanwhile is what the edges between tasks are for. Elements may lie at any address.
+//!
+//! These are plain loads and stores, since kernels live from them. An operand stays in its thread, but a mapping makes one in each: whoever
+//! does that in several threads of a process sees to the order between them, as edges do between tasks. Nothing here checks it.
 
 use core::marker::PhantomData;
 use core::ptr;

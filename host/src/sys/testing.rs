@@ -4,9 +4,10 @@ use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::error::retry;
+use super::event::deadline;
 use super::process::{Ending, Process, exit_now};
 use super::signal;
 
@@ -59,16 +60,14 @@ impl Drop for Interruptions {
 /// Runs a function in a fork of this process, without running any test's destructor there, and tells how it ended.
 pub(crate) fn in_fork(child: impl FnOnce() -> i32) -> Ending {
     let process = start_fork(child);
-    let begin = Instant::now();
-    loop {
-        if let Some(ending) = process.ended().unwrap() {
-            return ending;
-        }
-        if begin.elapsed() > Duration::from_secs(20) {
-            process.send(libc::SIGKILL).unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(1));
+    if !process.has_ended_by(deadline(Duration::from_secs(20))).unwrap() {
+        process.send(libc::SIGKILL).unwrap();
     }
+    assert!(
+        process.has_ended_by(deadline(Duration::from_secs(20))).unwrap(),
+        "it does not even end when it is killed"
+    );
+    process.ended().unwrap().unwrap()
 }
 
 /// Runs a function in a fork of this process, and goes on.

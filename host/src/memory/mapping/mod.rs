@@ -225,7 +225,8 @@ impl Mapping {
         }
     }
 
-    /// A view of it.
+    /// A view of it. That nobody else reaches what is written through it at the same time is for whoever orders the users of the mapping to see
+    /// to, be they processes or threads.
     ///
     /// # Errors
     /// [`ViewError::OutOfBounds`] when the view, legal in another backing, reaches past this one.
