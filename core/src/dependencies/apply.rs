@@ -187,15 +187,9 @@ impl<M: Memory> State<M> {
 
     /// Cuts a write out of all that was read, or written, before.
     fn cut_all(&mut self, argument: &ArgumentSlot, kind: Kind) {
-        if !self.backings.slots.at(argument.backing).has(kind) {
-            return;
-        }
-        for number in 0..=OTHER {
-            let plane = *self.backings.slots.at(argument.backing).plane(number);
-            if plane.root(kind) == NONE {
-                continue;
-            }
-            let layout = Layout::of(&argument.shape.footprint, plane.pitch);
+        for number in self.backings.slots.at(argument.backing).planes_with(kind) {
+            let pitch = self.backings.slots.at(argument.backing).plane(number).pitch;
+            let layout = Layout::of(&argument.shape.footprint, pitch);
             for &area in layout.areas() {
                 // Cutting changes the tree, so what the write meets is noted first.
                 let root = self.backings.slots.at(argument.backing).plane(number).root(kind);

@@ -3,7 +3,7 @@
 use core::num::NonZeroU32;
 
 use super::layout::ONE_ROW;
-use super::pool::{Memory, NONE, Pool, Slot};
+use super::pool::{Memory, NONE, Pool, Slot, index};
 use super::table::{Chained, Table};
 use crate::keyed_hash::KeyedHash;
 use crate::wire::identity::{Identity, OwnerInstanceId};
@@ -55,6 +55,25 @@ impl Plane {
     }
 }
 
+/// Some planes of a backing, one bit each, and as an iterator their numbers: nearly always there is one or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Planes(u8);
+
+impl Planes {
+    pub(super) const NONE: Self = Self(0);
+}
+
+impl Iterator for Planes {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        let lowest = self.0.trailing_zeros();
+        self.0 &= self.0.wrapping_sub(1);
+        (lowest < u8::BITS).then(|| index(lowest))
+    }
+}
+
 /// Storage for one backing that live views name.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
@@ -103,10 +122,11 @@ impl BackingSlot {
         }
     }
 
-    /// Anything of that kind lies in it.
+    /// The planes that have anything of that kind.
     #[inline]
-    pub(super) fn has(&self, kind: Kind) -> bool {
-        self.planes.iter().any(|plane| plane.root(kind) != NONE)
+    pub(super) fn planes_with(&self, kind: Kind) -> Planes {
+        let bits = self.planes.iter().rev().map(|plane| u8::from(plane.root(kind) != NONE));
+        Planes(bits.fold(0, |planes, bit| planes << 1 | bit))
     }
 
     #[inline]

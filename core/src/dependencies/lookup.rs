@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 use core::fmt;
 
 use super::argument::ArgumentSlot;
-use super::backing::{BackingSlot, Kind, OTHER};
+use super::backing::{BackingSlot, Kind, OTHER, Planes};
 use super::groups::EntrySlot;
 use super::layout::{self, Layout};
 use super::paint::{self, Maps, UsedUp};
@@ -30,6 +30,15 @@ pub enum Hazard {
 impl Hazard {
     /// All three.
     pub const ALL: [Self; 3] = [Self::ReadAfterWrite, Self::WriteAfterWrite, Self::WriteAfterRead];
+
+    /// What is waited for.
+    #[inline]
+    const fn kind(self) -> Kind {
+        match self {
+            Self::ReadAfterWrite | Self::WriteAfterWrite => Kind::Write,
+            Self::WriteAfterRead => Kind::Read,
+        }
+    }
 
     /// Its place in [`ALL`](Self::ALL).
     #[inline]
@@ -182,89 +191,99 @@ impl<M: Memory> State<M> {
     #[inline]
     pub(super) fn look_up(&mut self, argument: &ArgumentSlot, stamp: u64) {
         let backing = self.backings.slots.at(argument.backing);
-        if backing.has(Kind::Write) || (argument.writes && backing.has(Kind::Read)) {
-            self.look_up_in(argument, stamp);
+        let writes = backing.planes_with(Kind::Write);
+        let waits_for_reads = argument.writes && self.orders_writes();
+        let reads = if waits_for_reads { backing.planes_with(Kind::Read) } else { Planes::NONE };
+        if writes != Planes::NONE || reads != Planes::NONE {
+            self.look_up_in(argument, stamp, writes, reads);
         }
     }
 
-    /// The same where there is something to find.
-    fn look_up_in(&mut self, argument: &ArgumentSlot, stamp: u64) {
+    /// The same where those planes have anything.
+    fn look_up_in(&mut self, argument: &ArgumentSlot, stamp: u64, writes: Planes, reads: Planes) {
         let backing = self.backings.slots.at(argument.backing);
         let paints_soon = backing.nbytes <= paint::SMALL && paint::fits(self.words.as_ref(), backing.nbytes);
         let mut steps = if paints_soon { STEPS_BEFORE_PAINTING } else { STEPS };
         let mut why =
             Why { stamp, hazard: Hazard::ReadAfterWrite, identity: backing.identity, rank: argument.rank };
         if argument.reads {
-            self.find(argument, Kind::Write, &why, &mut steps);
+            self.find(argument, writes, &why, &mut steps);
         }
         if argument.writes && self.orders_writes() {
             why.hazard = Hazard::WriteAfterWrite;
-            self.find(argument, Kind::Write, &why, &mut steps);
+            self.find(argument, writes, &why, &mut steps);
             why.hazard = Hazard::WriteAfterRead;
-            self.find(argument, Kind::Read, &why, &mut steps);
+            self.find(argument, reads, &why, &mut steps);
         }
     }
 
     #[inline]
-    fn find(&mut self, argument: &ArgumentSlot, kind: Kind, why: &Why, steps: &mut u32) {
-        if !self.meet(argument, kind, why, steps, None)
-            && let Err(newest) = self.paint(argument, kind, why)
-        {
-            self.meet(argument, kind, why, steps, Some(newest));
+    fn find(&mut self, argument: &ArgumentSlot, planes: Planes, why: &Why, steps: &mut u32) {
+        for number in planes {
+            if !self.meet(argument, number, why, steps, None) {
+                self.find_by_painting(argument, planes, why, steps);
+                return;
+            }
         }
     }
 
-    /// Notes the pieces that are met. Where it is not known whether anything is left of one, it gives the safe answer and counts
-    /// it; or ends with `false`, if all can be painted instead. Where that was tried, it passes over those that are newer than
-    /// `unpainted`.
+    #[cold]
+    fn find_by_painting(&mut self, argument: &ArgumentSlot, planes: Planes, why: &Why, steps: &mut u32) {
+        if let Err(newest) = self.paint(argument, why) {
+            for number in planes {
+                self.meet(argument, number, why, steps, Some(newest));
+            }
+        }
+    }
+
+    /// Notes the pieces that are met in one plane. Where it is not known whether anything is left of one, it gives the safe answer
+    /// and counts it; or ends with `false`, if all can be painted instead. Where that was tried, it passes over those that are
+    /// newer than `unpainted`.
     fn meet(
         &mut self,
         argument: &ArgumentSlot,
-        kind: Kind,
+        number: usize,
         why: &Why,
         steps: &mut u32,
         unpainted: Option<u64>,
     ) -> bool {
         let Self { nodes, groups, backings, entries, tasks, found, words, inexact, .. } = self;
         let backing = backings.slots.at(argument.backing);
-        for (number, plane) in backing.planes.iter().enumerate() {
-            let root = plane.root(kind);
-            if root == NONE {
-                continue;
-            }
-            let layout = Layout::of(&argument.shape.footprint, plane.pitch);
-            let exact = layout.exact && number != OTHER;
-            for area in layout.areas() {
-                let mut search = Search::new(nodes, root, area);
-                while let Some(piece) = search.next(nodes) {
-                    // A write without a task makes no edge.
-                    if (kind == Kind::Write && piece.writer() == NONE)
-                        || unpainted.is_some_and(|newest| groups.slots.at(piece.group()).sequence > newest)
-                    {
-                        continue;
-                    }
-                    let byte = if exact && !piece.shadowed {
-                        layout::first_common_byte(area, &piece.area, plane.pitch)
-                    } else {
-                        let sight = Sight { nodes, groups: &groups.slots, backing };
-                        match first_common(&sight, &argument.shape, piece, steps) {
-                            FirstCommon::Nowhere => continue,
-                            FirstCommon::At(byte) => byte,
-                            FirstCommon::NotBelow(byte) => {
-                                if unpainted.is_none() && paint::fits(words.as_ref(), backing.nbytes) {
-                                    return false;
-                                }
-                                *inexact = inexact.saturating_add(1);
-                                byte
+        let plane = backing.plane(number);
+        let kind = why.hazard.kind();
+        let root = plane.root(kind);
+        let layout = Layout::of(&argument.shape.footprint, plane.pitch);
+        let exact = layout.exact && number != OTHER;
+        for area in layout.areas() {
+            let mut search = Search::new(nodes, root, area);
+            while let Some(piece) = search.next(nodes) {
+                // A write without a task makes no edge.
+                if (kind == Kind::Write && piece.writer() == NONE)
+                    || unpainted.is_some_and(|newest| groups.slots.at(piece.group()).sequence > newest)
+                {
+                    continue;
+                }
+                let byte = if exact && !piece.shadowed {
+                    layout::first_common_byte(area, &piece.area, plane.pitch)
+                } else {
+                    let sight = Sight { nodes, groups: &groups.slots, backing };
+                    match first_common(&sight, &argument.shape, piece, steps) {
+                        FirstCommon::Nowhere => continue,
+                        FirstCommon::At(byte) => byte,
+                        FirstCommon::NotBelow(byte) => {
+                            if unpainted.is_none() && paint::fits(words.as_ref(), backing.nbytes) {
+                                return false;
                             }
+                            *inexact = inexact.saturating_add(1);
+                            byte
                         }
-                    };
-                    match kind {
-                        Kind::Write => found.note(&mut tasks.slots, piece.writer(), why, byte),
-                        Kind::Read => {
-                            let first_entry = groups.slots.at(piece.group()).first_entry;
-                            found.note_all(entries, tasks, first_entry, why, byte);
-                        }
+                    }
+                };
+                match kind {
+                    Kind::Write => found.note(&mut tasks.slots, piece.writer(), why, byte),
+                    Kind::Read => {
+                        let first_entry = groups.slots.at(piece.group()).first_entry;
+                        found.note_all(entries, tasks, first_entry, why, byte);
                     }
                 }
             }
@@ -277,7 +296,8 @@ impl<M: Memory> State<M> {
     ///
     /// # Errors
     /// More words would have to be painted than one lookup may: the number of the newest group that is not painted.
-    fn paint(&mut self, argument: &ArgumentSlot, kind: Kind, why: &Why) -> Result<(), u64> {
+    fn paint(&mut self, argument: &ArgumentSlot, why: &Why) -> Result<(), u64> {
+        let kind = why.hazard.kind();
         let Self { nodes, groups, backings, entries, tasks, found, words, .. } = self;
         let backing = backings.slots.at(argument.backing);
         let asked = &argument.shape.footprint;
