@@ -456,7 +456,12 @@ fn abandoned() {
     orchestrator.abandon();
     y.release().unwrap();
     assert_eq!(x.release().unwrap_err().code(), Code::Busy);
-    // Another run comes behind what is still under way.
+    // What is still under way keeps no run waiting that has nothing to do with it.
+    let apart = submit(&mut orchestrator, member(1, number(Kernel::None), &[], &[]));
+    assert_eq!(orchestrator.end_run(soon()), Ok(None));
+    assert_eq!(drain(&mut orchestrator)[0].task, apart);
+    assert_eq!(orchestrator.pending(), 1);
+    // Another run comes behind it.
     let reader = submit(&mut orchestrator, member(1, number(Kernel::None), &xs, &[Tag::Input]));
     meet(&mut orchestrator, 2, 2);
     let done = drain(&mut orchestrator);

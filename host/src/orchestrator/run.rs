@@ -23,6 +23,8 @@ pub struct Orchestrator {
     tracker: Tracker<TrackerMemory>,
     /// Tasks that are not over, by their numbers.
     nodes: HashMap<u64, Node>,
+    /// How many of them nobody wants to know of any more.
+    abandoned: usize,
     /// What each leaf does next: a task's number, and which of its members.
     queues: Vec<VecDeque<(u64, usize)>>,
     /// Leaves that may have something to begin with.
@@ -60,6 +62,7 @@ impl Orchestrator {
             workers,
             tracker: Tracker::new(Policy::Full, KeyedHash::new(seed), storage),
             nodes: HashMap::new(),
+            abandoned: 0,
             queues: vec![VecDeque::new(); leaves],
             due: Vec::new(),
             trouble: None,
@@ -127,29 +130,31 @@ impl Orchestrator {
     /// Waits until `until` for a task that is over, in no particular order.
     ///
     /// # Errors
-    /// [`WaitError::Idle`] when every task is over and was told of; the others of [`WaitError`], after which the tasks go on.
+    /// [`WaitError::Idle`] when every task is over and was told of, or was abandoned; the others of [`WaitError`], after which the tasks
+    /// go on.
     pub fn wait(&mut self, until: Instant) -> Result<Finished, WaitError> {
         loop {
             self.start();
             if let Some(finished) = self.finished.pop_front() {
                 return Ok(finished);
             }
-            if self.nodes.is_empty() {
+            if self.is_idle() {
                 return Err(WaitError::Idle);
             }
             self.advance(until)?;
         }
     }
 
-    /// Ends the run: waits until `until` for all its tasks, and forgets what failed, so that what is submitted from now on is no longer
-    /// poisoned by it. The first failure comes back. What was not told of yet still is, by [`wait`](Self::wait).
+    /// Ends the run: waits until `until` for all its tasks, but for those that were abandoned, and forgets what failed, so that what is
+    /// submitted from now on is no longer poisoned by it. The first failure comes back. What was not told of yet still is, by
+    /// [`wait`](Self::wait).
     ///
     /// # Errors
     /// As [`wait`](Self::wait) but for [`WaitError::Idle`]; the run goes on then.
     pub fn end_run(&mut self, until: Instant) -> Result<Option<Cause>, WaitError> {
         loop {
             self.start();
-            if self.nodes.is_empty() {
+            if self.is_idle() {
                 break;
             }
             self.advance(until)?;
@@ -176,6 +181,12 @@ impl Orchestrator {
             }
             node.running > 0
         });
+        self.abandoned = self.nodes.len();
+    }
+
+    /// No task is left that somebody waits for.
+    fn is_idle(&self) -> bool {
+        self.nodes.len() == self.abandoned
     }
 
     /// Ends the workers: those without a task are told to stop, the others are killed. After `until` all are.
@@ -248,7 +259,9 @@ impl Orchestrator {
             let member = u32::try_from(member).unwrap_or(u32::MAX);
             let reason = u64::from(failure.code().number().unsigned_abs());
             let cause = Cause { task: TaskId(number), member, worker, failure };
-            self.first_cause.get_or_insert_with(|| cause.clone());
+            if !node.is_abandoned {
+                self.first_cause.get_or_insert_with(|| cause.clone());
+            }
             self.causes.insert(number, cause.clone());
             node.failure = Some(cause);
             node.drop_waiting();
@@ -267,6 +280,8 @@ impl Orchestrator {
         if self.nodes.remove(&number).is_some()
             && let Some(cause) = self.causes.get(&failed).cloned()
         {
+            // The first, if that was abandoned: nobody is told of it but by those that it takes along.
+            self.first_cause.get_or_insert_with(|| cause.clone());
             let outcome = Err(TaskFailed::Poisoned(cause));
             self.finished.push_back(Finished { task: TaskId(number), outcome });
         }
@@ -290,7 +305,9 @@ impl Orchestrator {
                 Ok(node.into_replies())
             }
         };
-        if !is_abandoned {
+        if is_abandoned {
+            self.abandoned = self.abandoned.saturating_sub(1);
+        } else {
             self.finished.push_back(Finished { task: TaskId(number), outcome });
         }
     }

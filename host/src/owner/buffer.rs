@@ -100,7 +100,7 @@ impl Buffer {
         self.endpoint.release(self.descriptor.identity(), &mut self.mapping)
     }
 
-    /// As [`release`](Self::release), but waits until `until` for the tasks that hold it. Nothing new comes from it from now on.
+    /// As [`release`](Self::release), but waits until `until` for the tasks that hold it. Nothing new comes from it once it waits.
     /// Some other thread has to see to it that they finish.
     ///
     /// # Errors

@@ -68,14 +68,18 @@ impl Endpoint {
         })
     }
 
-    /// As [`release`](Self::release), once no task holds it any more; nothing new comes from it from now on.
+    /// As [`release`](Self::release), once no task holds it any more; nothing new comes from it while it waits, and then. What waiting for
+    /// tasks does not mend, views that are alive, refuses it at once, and changes nothing.
     pub(super) fn release_when_idle(
         &self,
         identity: Identity,
         kept: &mut Option<Arc<Mapping>>,
         until: Instant,
     ) -> Result<(), ReleaseError> {
-        self.check_process().map_err(|(creator, here)| ReleaseError::Forked { creator, here })?;
+        let released = self.release(identity, kept);
+        if !matches!(released, Err(ReleaseError::Owner(OwnerError::Busy { .. }))) {
+            return released;
+        }
         let mut table = self.table();
         let mut holds = table.begin_release_when_idle(identity).map_err(ReleaseError::Owner)?;
         while holds > 0 {

@@ -99,6 +99,10 @@ fn a_release_is_refused_while_a_view_is_alive() {
     let identity = buffer.identity();
     assert_eq!(buffer.release(), Err(ReleaseError::ViewsAlive { identity, views: 1 }));
     assert!(buffer.descriptor().is_ok());
+    // Waiting for tasks does not mend that, and changes as little.
+    let later = Instant::now() + Duration::from_secs(10);
+    assert_eq!(buffer.release_when_idle(later), Err(ReleaseError::ViewsAlive { identity, views: 1 }));
+    assert!(buffer.descriptor().is_ok());
     drop(view);
     assert_eq!(buffer.release(), Ok(()));
 }
