@@ -24,6 +24,9 @@ use crate::mapped_arg::{PyMappedArg, Reach};
 use crate::number::{self, Value};
 use crate::tensor::{PyTensor, view};
 
+/// How long to wait before a buffer that tasks name is tried again.
+const TRY_AGAIN: Duration = Duration::from_millis(1);
+
 /// A buffer that this process owns or wraps. It makes tensors of it, and lets go of it when it is closed.
 ///
 /// `with` closes it; so does losing the last reference, as far as tasks and views allow. What it made stays in a fork.
@@ -99,15 +102,40 @@ impl PyBuffer {
         raise(Code::Released, &format_args!("{} was closed", self.identity))
     }
 
-    /// Lets go of it. `None` waits for no task.
-    pub(crate) fn release(&self, until: Option<Instant>) -> Result<(), ReleaseError> {
+    /// Lets go of it, without waiting for tasks.
+    pub(crate) fn release(&self) -> Result<(), ReleaseError> {
+        self.let_go(Buffer::release, Wrapped::release)
+    }
+
+    /// Lets go of it once no task names it any more; from now on nothing new does.
+    ///
+    /// The buffer is not locked between two tries: other threads of Python use it, and a fork that they make finds it as it should be.
+    fn release_when_idle(&self, py: Python<'_>, until: Instant) -> PyResult<()> {
+        loop {
+            let now = Instant::now();
+            let tried =
+                self.let_go(|buffer| buffer.release_when_idle(now), |name| name.release_when_idle(now));
+            match tried {
+                Err(ReleaseError::TimedOut { .. }) if now < until => {
+                    let left = until.saturating_duration_since(now);
+                    py.detach(|| std::thread::sleep(left.min(TRY_AGAIN)));
+                    py.check_signals()?;
+                }
+                tried => return tried.or_raise(),
+            }
+        }
+    }
+
+    fn let_go(
+        &self,
+        owned: impl FnOnce(&mut Buffer) -> Result<(), ReleaseError>,
+        wrapped: impl FnOnce(&mut Wrapped) -> Result<(), ReleaseError>,
+    ) -> Result<(), ReleaseError> {
         let mut held = self.held();
-        match (&mut *held, until) {
-            (Held::Owned(buffer), None) => buffer.release()?,
-            (Held::Owned(buffer), Some(until)) => buffer.release_when_idle(until)?,
-            (Held::Wrapped { name, .. }, None) => name.release()?,
-            (Held::Wrapped { name, .. }, Some(until)) => name.release_when_idle(until)?,
-            (Held::Closed, _) => return Ok(()),
+        match &mut *held {
+            Held::Owned(buffer) => owned(buffer)?,
+            Held::Wrapped { name, .. } => wrapped(name)?,
+            Held::Closed => return Ok(()),
         }
         *held = Held::Closed;
         Ok(())
@@ -116,7 +144,10 @@ impl PyBuffer {
 
 #[pymethods]
 impl PyBuffer {
-    /// A view as a task argument: row-major from `byte_offset` on, or with strides in elements.
+    /// A view as a task argument: `shapes` elements of each of 1 to 5 dimensions, row-major from `byte_offset` bytes on unless `strides`
+    /// says how many elements lie from one index to the next.
+    ///
+    /// A view that is not legal or leaves the buffer is a ValueError, as is any of one that was closed.
     #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = 0))]
     fn tensor(
         &self,
@@ -129,7 +160,10 @@ impl PyBuffer {
         self.tensor_of(&view).map(PyTensor)
     }
 
-    /// The owner's own view of its bytes, for loads and stores whatever is granted to others.
+    /// The owner's own view of its bytes, for loads and stores whatever is granted to others: `shapes` elements, row-major from
+    /// `byte_offset` bytes on unless `strides`, in elements, says otherwise.
+    ///
+    /// A view that is not legal or leaves the buffer, and memory that this process does not reach, such as a device's, are a ValueError.
     #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = 0))]
     fn mapped(
         &self,
@@ -144,7 +178,7 @@ impl PyBuffer {
         reach.or_raise().map(PyMappedArg::new)
     }
 
-    /// What a consumer needs to reach it.
+    /// What a consumer needs to reach it. Of a buffer that was closed there is none: a ValueError.
     fn to_descriptor(&self) -> PyResult<PyDescriptor> {
         self.descriptor().map(PyDescriptor)
     }
@@ -152,15 +186,13 @@ impl PyBuffer {
     /// Unmaps and frees what it owns, once; what it wraps is only named no more. With a timeout in seconds it waits so long for the
     /// tasks that name it. Closing it again does nothing.
     ///
-    /// While tasks name it or views of it are alive this is a BufferError, and nothing has changed.
+    /// While tasks name it or views of it are alive this is a BufferError, and nothing has changed; a TimeoutError if the tasks took too
+    /// long; a RuntimeError in a fork of the process that made it.
     #[pyo3(signature = (timeout = None))]
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         match timeout {
-            None => self.release(None).or_raise(),
-            Some(seconds) => {
-                let until = deadline(seconds)?;
-                py.detach(|| self.release(Some(until))).or_raise()
-            }
+            None => self.release().or_raise(),
+            Some(seconds) => self.release_when_idle(py, deadline(seconds)?),
         }
     }
 
@@ -188,7 +220,11 @@ impl PyBuffer {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.release(None).or_raise()
+        match self.release() {
+            // The end of a fork is not the end of what its parent owns.
+            Err(ReleaseError::Forked { .. }) => Ok(()),
+            released => released.or_raise(),
+        }
     }
 
     fn __repr__(&self) -> String {
@@ -205,8 +241,13 @@ pub(crate) fn deadline(seconds: f64) -> PyResult<Instant> {
 }
 
 /// Makes a buffer of POSIX shared memory: `nbytes` bytes, zero, that grants `access` to its consumers.
+///
+/// No bytes at all are a ValueError; what the system has not, memory or descriptors, is an OSError or a MemoryError.
 #[pyfunction]
-#[pyo3(signature = (nbytes, access = Value(Access::ReadWrite)))]
+#[pyo3(
+    signature = (nbytes, access = Value(Access::ReadWrite)),
+    text_signature = "(nbytes, access=bufabi.AccessMode.READWRITE)"
+)]
 pub(crate) fn create_host_shared_buffer(
     #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
     access: Value<Access>,
@@ -221,6 +262,8 @@ pub(crate) fn create_host_shared_buffer(
 ///
 /// Memory that a fork shares becomes FORK_SHM, all other FORK_COW, which grants reading alone: forks see it as it was when they
 /// began. The object is kept until the buffer is closed.
+///
+/// Memory that is not dense is a BufferError; no bytes at all, or more access than the memory has, a ValueError.
 #[pyfunction]
 #[pyo3(signature = (memory, access = None))]
 pub(crate) fn wrap_fork_inherited(
@@ -253,9 +296,14 @@ pub(crate) fn wrap_memory(
     Ok(PyBuffer::wrapped(endpoint, wrapped, Some(region)))
 }
 
-/// Gives a name to memory that somebody else allocated on this process's chip, by its device address.
+/// Gives a name to memory that somebody else allocated on this process's chip: `nbytes` bytes from the device address `base` on.
+///
+/// An address or a size of 0 is a ValueError. Closing it frees nothing.
 #[pyfunction]
-#[pyo3(signature = (base, nbytes, access = Value(Access::ReadWrite)))]
+#[pyo3(
+    signature = (base, nbytes, access = Value(Access::ReadWrite)),
+    text_signature = "(base, nbytes, access=bufabi.AccessMode.READWRITE)"
+)]
 pub(crate) fn wrap_device_malloc(
     #[pyo3(from_py_with = number::base)] base: u64,
     #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
@@ -267,9 +315,14 @@ pub(crate) fn wrap_device_malloc(
     Ok(PyBuffer::wrapped(endpoint, wrapped, None))
 }
 
-/// Gives a name to a part of a communication domain's window on this process's chip, by its device address.
+/// Gives a name to a part of a communication domain's window on this process's chip: `nbytes` bytes from the device address `base` on.
+///
+/// An address or a size of 0 is a ValueError. Closing it frees nothing.
 #[pyfunction]
-#[pyo3(signature = (base, nbytes, access = Value(Access::ReadWrite)))]
+#[pyo3(
+    signature = (base, nbytes, access = Value(Access::ReadWrite)),
+    text_signature = "(base, nbytes, access=bufabi.AccessMode.READWRITE)"
+)]
 pub(crate) fn wrap_vmm_window(
     #[pyo3(from_py_with = number::base)] base: u64,
     #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
@@ -282,7 +335,9 @@ pub(crate) fn wrap_vmm_window(
 }
 
 /// Gives a name to device memory that somebody else allocated and exports, by its handle. The identity is the one that it has
-/// there.
+/// there. `nbytes` are its bytes, and `mapping_bytes` those that a mapping of it takes, which are no fewer.
+///
+/// A handle of 0, no bytes, or fewer of them mapped than there are, are a ValueError. Closing it frees nothing.
 #[pyfunction]
 #[pyo3(signature = (*, identity, nbytes, access, device_id, shareable_handle, mapping_bytes, owner_worker_path_id = 0))]
 pub(crate) fn wrap_vmm_shareable(

@@ -42,7 +42,7 @@ fn slots<'py, T: Copy + Into<u32>>(
 #[pymethods]
 impl PyChipTensor {
     /// A tensor as a chip reads it, whose backing's first byte lies at the address `base`. Nothing is mapped or kept: that address is
-    /// the caller's affair.
+    /// the caller's affair. One that the tensor's last byte is past the end of memory from is a ValueError.
     #[staticmethod]
     fn from_tensor(
         tensor: PyRef<'_, PyTensor>,
@@ -75,7 +75,7 @@ impl PyChipTensor {
         self.tensor.start_offset.get()
     }
 
-    /// 0.
+    /// The record's field of that name: 0.
     #[getter]
     fn version(&self) -> i32 {
         self.tensor.version.get()
@@ -105,7 +105,7 @@ impl PyChipTensor {
         self.tensor.is_contiguous != 0
     }
 
-    /// False.
+    /// The record's field of that name: false.
     #[getter]
     fn manual_dep(&self) -> bool {
         self.tensor.manual_dep != 0
@@ -178,7 +178,7 @@ impl PyChipStorageTaskArgs {
         self.arguments.scalars().len()
     }
 
-    /// Tensor number `index`.
+    /// Tensor number `index`, a negative one counting from the end. An IndexError if there is none.
     fn tensor(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<PyChipTensor> {
         let tensors = self.arguments.tensors();
         let place = position(index, tensors.len());
@@ -187,7 +187,7 @@ impl PyChipStorageTaskArgs {
         Ok(PyChipTensor::new(*tensor, mapping.clone()))
     }
 
-    /// Scalar number `index`.
+    /// Scalar number `index`, a number of 64 bits. An IndexError if there is none.
     fn scalar(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<u64> {
         let scalars = self.arguments.scalars();
         let found = position(index, scalars.len()).and_then(|place| scalars.get(place));

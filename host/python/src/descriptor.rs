@@ -11,7 +11,11 @@ use crate::error::OrRaise;
 use crate::identity::{PyIdentity, pickled};
 use crate::number::{self, Value, with_bytes};
 
-/// The 88 bytes that say who owns a backing, what it grants and how to reach it. All rules of the wire ABI hold.
+/// The 88 bytes that say who owns a backing, what it grants and how to reach it. All rules of the wire ABI hold:
+/// the first that is broken is a ValueError.
+///
+/// `nbytes` is the backing's size in bytes, not 0. `body` says how to reach it, in at most 32 bytes whose meaning is the backend's: a
+/// name for POSIX_SHM, a number of 8 bytes for memory that has an address.
 #[pyclass(frozen, name = "BufferDescriptor", module = "bufabi")]
 pub(crate) struct PyDescriptor(pub(crate) Descriptor);
 
@@ -51,7 +55,7 @@ impl PyDescriptor {
         Ok(Self(Descriptor::from_raw(&raw).or_raise()?.to_owned()))
     }
 
-    /// The descriptor of exactly 88 bytes, which are checked.
+    /// The descriptor of exactly 88 bytes, which are checked: the first rule that is broken is a ValueError.
     #[staticmethod]
     fn from_bytes(data: &Bound<'_, PyAny>) -> PyResult<Self> {
         with_bytes(data, |bytes| Descriptor::decode(bytes).or_raise().map(Self))

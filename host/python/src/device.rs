@@ -37,8 +37,8 @@ fn in_software(nbytes: Option<&Bound<'_, PyAny>>, reaches_host_memory: bool) -> 
 
 #[pymethods]
 impl PyDevice {
-    /// A chip in software whose kernels reach host memory where it lies. It has 4 GiB of its own, unless told otherwise, which are
-    /// taken as they are touched.
+    /// A chip in software whose kernels reach host memory where it lies. It has `nbytes` bytes of its own, 4 GiB unless told otherwise,
+    /// which are taken as they are touched. None at all are a ValueError.
     #[staticmethod]
     #[pyo3(signature = (*, nbytes = None))]
     fn simulated(nbytes: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
@@ -46,6 +46,7 @@ impl PyDevice {
     }
 
     /// A chip in software that reaches its own memory alone: what tasks name of the host is copied there and back, and counted.
+    /// It has `nbytes` bytes, as `simulated` says; none at all are a ValueError.
     #[staticmethod]
     #[pyo3(signature = (*, nbytes = None))]
     fn staged(nbytes: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
@@ -53,9 +54,11 @@ impl PyDevice {
     }
 
     /// A machine in QEMU that runs a firmware image, an ELF file for aarch64. What is not given is what the environment names by
-    /// BUFABI_FIRMWARE and BUFABI_QEMU, else qemu-system-aarch64; 256 MiB of memory; and 20 seconds that it may make no progress.
+    /// BUFABI_FIRMWARE and BUFABI_QEMU, else qemu-system-aarch64; `nbytes` bytes of memory, 256 MiB; and a `patience` of 20 seconds in
+    /// which it may make no progress.
     ///
-    /// That both files are there is seen here, and not only when workers are started.
+    /// That both files are there is seen here, and not only when workers are started: a FileNotFoundError, and a ValueError for what is
+    /// no firmware.
     #[staticmethod]
     #[pyo3(signature = (firmware = None, *, emulator = None, nbytes = None, patience = None))]
     fn qemu(

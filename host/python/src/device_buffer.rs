@@ -17,7 +17,10 @@ pub(crate) struct PyDeviceBuffer(pub(crate) DeviceBuffer);
 
 #[pymethods]
 impl PyDeviceBuffer {
-    /// A view as a task argument: row-major from `byte_offset` on, or with strides in elements.
+    /// A view as a task argument: `shapes` elements of each of 1 to 5 dimensions, row-major from `byte_offset` bytes on unless `strides`
+    /// says how many elements lie from one index to the next.
+    ///
+    /// A view that is not legal or leaves the buffer is a ValueError.
     #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = 0))]
     fn tensor(
         &self,
@@ -30,7 +33,7 @@ impl PyDeviceBuffer {
         self.0.tensor(&view).or_raise().map(PyTensor)
     }
 
-    /// What names it on the wire.
+    /// What names it on the wire, whether it was freed meanwhile or not.
     fn to_descriptor(&self) -> PyDescriptor {
         PyDescriptor(*self.0.descriptor())
     }

@@ -27,14 +27,16 @@ pub(crate) fn here() -> PyResult<Endpoint> {
     }
 }
 
-/// Draws a name for an endpoint incarnation: 8 random bytes of the operating system's.
+/// Draws a name for an endpoint incarnation: 8 random bytes of the operating system's. An OSError if it gives
+/// none.
 #[pyfunction]
 pub(crate) fn mint_owner_instance_id(py: Python<'_>) -> PyResult<Bound<'_, PyBytes>> {
     let drawn: [u8; 8] = random_bytes().or_raise()?;
     Ok(PyBytes::new(py, &drawn))
 }
 
-/// The name of this process's endpoint: the first part of the identity of every buffer that is made here.
+/// The name of this process's endpoint: 8 bytes, the first part of the identity of every buffer that is made here. A
+/// fork has a name of its own. An OSError if none could be drawn.
 #[pyfunction]
 pub(crate) fn owner_instance_id(py: Python<'_>) -> PyResult<Bound<'_, PyBytes>> {
     Ok(PyBytes::new(py, &here()?.owner_instance_id().0))

@@ -12,14 +12,14 @@ use crate::number;
 use crate::tensor::PyTensor;
 
 /// A tensor as a forwarding worker hands it on: identity, backing and view unchanged, and nothing mapped. It can be handed on
-/// whatever its rights are.
+/// whatever its rights are, so this never fails.
 #[pyfunction]
 pub(crate) fn re_export(tensor: PyRef<'_, PyTensor>) -> PyTensor {
     PyTensor(tensor.0)
 }
 
 /// A tensor as it travels to another machine: the backend is REMOTE_SIDECAR, identity, rights, size and view are kept. The real
-/// descriptor goes beside it, in its sidecar.
+/// descriptor goes beside it, in its sidecar. A ValueError where the wire ABI has no such tensor.
 #[pyfunction]
 pub(crate) fn remote_sidecar_tensor(tensor: PyRef<'_, PyTensor>) -> PyResult<PyTensor> {
     remote_tensor(&tensor.0).or_raise().map(PyTensor)
@@ -36,13 +36,14 @@ pub(crate) fn remote_backing_identity(tensor: PyRef<'_, PyTensor>) -> PyResult<P
     Err(raise(Code::BackendKind, &format_args!("a REMOTE_SIDECAR tensor is needed, found {kind}")))
 }
 
-/// The number of a worker's path in this process, for descriptors and people who read logs. Nothing routes on it.
+/// The number of a worker's path in this process, for descriptors and people who read logs: the same one for the same
+/// path, and 0 for the empty one. Nothing routes on it, and it never fails.
 #[pyfunction]
 pub(crate) fn intern_worker_path(path: &str) -> u32 {
     worker_path::intern(path)
 }
 
-/// The path of a number; empty for 0, and `<path#N>` for one of another process.
+/// The path of a number; empty for 0, and `<path#N>` for one of another process. A ValueError for what 32 bits do not hold.
 #[pyfunction]
 pub(crate) fn worker_path_for_id(#[pyo3(from_py_with = number::number)] number: u32) -> String {
     worker_path::path_of(number)

@@ -14,7 +14,8 @@ use crate::number::{self, with_bytes};
 
 /// The name of one allocation of one endpoint incarnation, for ever, and the same on every hop.
 ///
-/// It is hashable and ordered; padding takes no part.
+/// `owner_instance_id` is exactly 8 bytes, `buffer_id` a number of 64 bits, `generation` one of 32 bits that is not 0: anything else is
+/// a ValueError. It is hashable and ordered; padding takes no part.
 #[pyclass(frozen, name = "CanonicalIdentity", module = "bufabi")]
 pub(crate) struct PyIdentity(pub(crate) Identity);
 
@@ -31,7 +32,7 @@ impl PyIdentity {
         Ok(Self(Identity::new(owner_instance_id, buffer_id, generation)))
     }
 
-    /// The identity of 32 bytes, padding ignored.
+    /// The identity of exactly 32 bytes, padding ignored. Other sizes and a generation of 0 are a ValueError.
     #[staticmethod]
     fn from_bytes(data: &Bound<'_, PyAny>) -> PyResult<Self> {
         with_bytes(data, |bytes| {

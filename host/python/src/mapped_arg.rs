@@ -198,7 +198,8 @@ impl PyMappedArg {
         }
     }
 
-    /// A tensor of torch over it. torch knows no memory that is read-only: do not store in one of those.
+    /// A tensor of torch over it; an ImportError if that is not installed. torch knows no memory that is read-only: do not store in one of
+    /// those.
     fn torch<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         slf.py().import("torch")?.call_method1("from_dlpack", (slf,))
     }
@@ -246,7 +247,7 @@ impl PyMappedArg {
         dlpack_capsule(py, &self.reach, &self.layout, is_versioned)
     }
 
-    /// DLPack's name of the CPU.
+    /// DLPack's name of the CPU, (1, 0). It never fails.
     fn __dlpack_device__(&self) -> (i32, i32) {
         (DLPACK_CPU, 0)
     }
@@ -360,7 +361,7 @@ impl PyMappedArgs {
         PyTuple::new(py, &self.scalars)
     }
 
-    /// Scalar number `index`.
+    /// Scalar number `index`, a number of 64 bits. An IndexError if there is none.
     fn scalar(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<u64> {
         let found = position(index, self.scalars.len()).and_then(|index| self.scalars.get(index));
         found.copied().ok_or_else(|| no_such("scalar", index, self.scalars.len()))

@@ -16,6 +16,8 @@ use crate::error::failed;
 pub(crate) trait Enumeration: Copy + 'static {
     /// Its name in Python.
     const NAME: &'static str;
+    /// What it tells, for `help`.
+    const MEANING: &'static str;
 
     /// Where its Python type lies.
     fn kept() -> &'static PyOnceLock<Kept>;
@@ -44,9 +46,10 @@ pub(crate) struct Kept {
 pub(crate) struct Value<E>(pub(crate) E);
 
 macro_rules! enumeration {
-    ($type:ident, $name:literal, $rule:literal, $refused:expr) => {
+    ($type:ident, $name:literal, $rule:literal, $meaning:literal, $refused:expr) => {
         impl Enumeration for $type {
             const NAME: &'static str = $name;
+            const MEANING: &'static str = $meaning;
 
             fn kept() -> &'static PyOnceLock<Kept> {
                 static KEPT: PyOnceLock<Kept> = PyOnceLock::new();
@@ -72,13 +75,29 @@ macro_rules! enumeration {
     };
 }
 
-enumeration!(AddressSpace, "AddressSpace", "address_space", |found| DescriptorError::AddressSpace { found });
-enumeration!(Access, "AccessMode", "access", |found| DescriptorError::Access { found });
-enumeration!(BackendKind, "BackendKind", "backend_kind", |found| DescriptorError::BackendKind { found });
-enumeration!(DType, "DataType", "dtype", |found| TensorError::Dtype { found });
-enumeration!(Tag, "TensorArgType", "tag", |found| rights::RightsError::TagUnknown {
-    found: i32::from(found)
+enumeration!(AddressSpace, "AddressSpace", "address_space", "Where a backing lives.", |found| {
+    DescriptorError::AddressSpace { found }
 });
+enumeration!(Access, "AccessMode", "access", "What a backing's owner grants its consumers.", |found| {
+    DescriptorError::Access { found }
+});
+enumeration!(BackendKind, "BackendKind", "backend_kind", "How a backing is reached.", |found| {
+    DescriptorError::BackendKind { found }
+});
+enumeration!(
+    DType,
+    "DataType",
+    "dtype",
+    "What a tensor's elements are. One of FP4E2M1 is a byte, in which two values lie.",
+    |found| TensorError::Dtype { found }
+);
+enumeration!(
+    Tag,
+    "TensorArgType",
+    "tag",
+    "What a task does with a tensor: which rights it needs, and whom it waits for.",
+    |found| rights::RightsError::TagUnknown { found: i32::from(found) }
+);
 
 pub(crate) fn out_of_range(name: &str, found: impl Display, kind: &str) -> PyErr {
     PyValueError::new_err(format!("{name}: {found} does not fit {kind}"))
@@ -95,6 +114,7 @@ impl<E: Enumeration> Value<E> {
             let arguments = [("module", "bufabi")];
             let keywords = pyo3::types::IntoPyDict::into_py_dict(arguments, py)?;
             let made = py.import("enum")?.getattr("IntEnum")?.call((E::NAME, members), Some(&keywords))?;
+            made.setattr("__doc__", E::MEANING)?;
             let of_type = made.cast_into::<PyType>()?;
             let members = E::all().into_iter().map(|(_, number)| of_type.call1((number,)).map(Bound::unbind));
             let members = members.collect::<PyResult<_>>()?;

@@ -105,6 +105,9 @@ fn kernel_number(started: &Started, kind: LeafKind, what: &Bound<'_, PyAny>, tag
 impl PyOrchestrator {
     /// Submits a task for a chip: a kernel by its name. The chip is named by its place among the chips, or by its path, and else they
     /// take turns. The task's number comes back.
+    ///
+    /// A KeyError if there is no such kernel or chip; a ValueError if the arguments break a rule; a RuntimeError when the run's function has
+    /// returned.
     #[pyo3(signature = (kernel, args, worker = None))]
     fn submit_next_level(
         &self,
@@ -116,7 +119,8 @@ impl PyOrchestrator {
         self.submit(py, LeafKind::Chip, kernel, &[args], worker.as_ref().map(core::slice::from_ref))
     }
 
-    /// Submits a task for a sub-worker: a function that was registered, or a kernel by its name.
+    /// Submits a task for a sub-worker: a function that was registered, or a kernel by its name. The sub-worker is named as a chip is, and
+    /// the errors are those of `submit_next_level`; a function that was not registered is a KeyError.
     #[pyo3(signature = (function, args, worker = None))]
     fn submit_sub(
         &self,
@@ -128,7 +132,8 @@ impl PyOrchestrator {
         self.submit(py, LeafKind::Sub, function, &[args], worker.as_ref().map(core::slice::from_ref))
     }
 
-    /// Submits a group for chips: one task, with a member for each of `args`, which are not compared with one another.
+    /// Submits a group for chips: one task, with a member for each of `args`, which are not compared with one another. `workers`, if
+    /// given, names as many. The errors are those of `submit_next_level`, and a ValueError if the numbers differ or there is no member.
     #[pyo3(signature = (kernel, args, workers = None))]
     fn submit_next_level_group(
         &self,
@@ -140,7 +145,8 @@ impl PyOrchestrator {
         self.submit(py, LeafKind::Chip, kernel, &args, workers.as_deref())
     }
 
-    /// Submits a group for sub-workers.
+    /// Submits a group for sub-workers: one task, with a member for each of `args`. The errors are those of `submit_sub`, and a ValueError
+    /// if there are not as many `workers`, or no member.
     #[pyo3(signature = (function, args, workers = None))]
     fn submit_sub_group(
         &self,
@@ -152,8 +158,8 @@ impl PyOrchestrator {
         self.submit(py, LeafKind::Sub, function, &args, workers.as_deref())
     }
 
-    /// Takes what a dense tensor needs of the heap that workers inherited. It is let go of when its scope, or the run, ends and the
-    /// last task that names it is done.
+    /// Takes what a dense tensor of `shape` elements needs of the heap that workers inherited. It is let go of when its scope, or the
+    /// run, ends and the last task that names it is done. A MemoryError if the heap has no such room.
     #[pyo3(signature = (shape, dtype))]
     fn alloc(&self, py: Python<'_>, shape: &Bound<'_, PyAny>, dtype: Value<DType>) -> PyResult<PyTensor> {
         let shape = Numbers::read(shape, "shape")?;
@@ -168,6 +174,7 @@ impl PyOrchestrator {
     }
 
     /// A scope, for `with`: what `alloc` gives in it is let go of at its end, each when the last task that names it is done.
+    /// Entering it is a RuntimeError when the run's function has returned.
     fn scope(slf: &Bound<'_, Self>) -> PyScope {
         PyScope { orchestrator: slf.clone().unbind() }
     }

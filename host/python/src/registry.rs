@@ -33,7 +33,8 @@ use crate::number::{self, owner_instance_id, with_bytes};
 use crate::task_args::PyTaskArgs;
 use crate::tensor::PyTensor;
 
-/// Which endpoint resolves: the host CPU of this process, or a chip, whose own device memory it reaches as well.
+/// Which endpoint resolves: the host CPU of this process, or a chip, whose own device memory it reaches as well. The chip's name is
+/// 8 bytes; a chip without one, or a host with one, is a ValueError.
 #[pyclass(frozen, eq, name = "ImportContext", module = "bufabi")]
 #[derive(PartialEq, Eq)]
 pub(crate) struct PyImportContext {
@@ -83,7 +84,7 @@ impl PyImportContext {
 /// Resolves descriptors and tensors, each identity once: it is mapped on first sight, and the same mapping serves ever after.
 ///
 /// An identity that comes again with another descriptor is refused. What nobody uses can make room for something new once 4,096
-/// are mapped. Threads may share it.
+/// are mapped. Threads may share it. It is made for an `ImportContext`: anything else is a TypeError.
 #[pyclass(frozen, name = "ImportRegistry", module = "bufabi")]
 pub(crate) struct PyImportRegistry {
     consumer: Consumer,
@@ -212,6 +213,9 @@ impl PyImportRegistry {
 
     /// The address of a backing's first byte, by its descriptor or a tensor of it. It is good until `unregister` or `close`, or
     /// until what nobody uses makes room.
+    ///
+    /// A ValueError for a backing that this endpoint does not reach, or an identity that came with another descriptor; a FileNotFoundError
+    /// where its name is gone; a KeyError for one of this process that is not there; a MemoryError when all that is mapped is in use.
     #[pyo3(signature = (backing))]
     fn resolve(&self, backing: &Bound<'_, PyAny>) -> PyResult<u64> {
         let found = if let Ok(descriptor) = backing.cast_exact::<PyDescriptor>() {
@@ -226,14 +230,15 @@ impl PyImportRegistry {
         found.or_raise().map(|found| found.base())
     }
 
-    /// A tensor as a chip reads it.
+    /// A tensor as a chip reads it, its backing resolved. The errors are those of `resolve`.
     fn materialize(&self, tensor: PyRef<'_, PyTensor>) -> PyResult<PyChipTensor> {
         let found = self.find(&tensor.0.descriptor()).or_raise()?;
         let chip_tensor = ChipTensor::materialize(&tensor.0, found.base()).or_raise()?;
         Ok(PyChipTensor::new(chip_tensor, found.into_mapping()))
     }
 
-    /// A task's arguments as a chip reads them.
+    /// A task's arguments as a chip reads them, all resolved or none: at most 256 tensors and 128 scalars. The errors are those of
+    /// `resolve`, and name the argument.
     fn materialize_args(&self, args: PyRef<'_, PyTaskArgs>) -> PyResult<PyChipStorageTaskArgs> {
         let (tensors, scalars) = (args.0.tensors(), args.0.scalars());
         let size = bufabi_core::wire::blob::encoded_size(tensors.len(), scalars.len()).unwrap_or(0);
@@ -242,7 +247,8 @@ impl PyImportRegistry {
         self.chip_arguments(&Blob::from_bytes(&bytes).or_raise()?)
     }
 
-    /// A blob's tensors as memory of this process. A tensor that this CPU does not reach is refused, naming the argument.
+    /// A blob's tensors as memory of this process, and its scalars. A blob that breaks a rule, and a tensor that this CPU does not reach,
+    /// are a ValueError that names the argument; the other errors are those of `resolve`.
     fn mapped_args_from_blob(&self, blob: &Bound<'_, PyAny>) -> PyResult<PyMappedArgs> {
         with_bytes(blob, |bytes| self.map_blob(&Blob::from_bytes(bytes).or_raise()?))
     }
@@ -262,7 +268,7 @@ impl PyImportRegistry {
         self.consumer.close().or_raise()
     }
 
-    /// Drops every mapping that nobody uses, and says how many.
+    /// Drops every mapping that nobody uses, and says how many. It never fails.
     fn evict_unused(&self) -> u32 {
         self.consumer.evict_unused()
     }
@@ -302,6 +308,8 @@ impl PyImportRegistry {
 
 /// A blob's arguments as a chip reads them, resolved through a registry; or by a function that is called with each tensor, and says the
 /// address of its backing's first byte. What that function maps is its own affair.
+///
+/// A blob that breaks a rule is a ValueError; the other errors are the registry's, or what the function raised.
 #[pyfunction]
 pub(crate) fn materialize_task_args(
     blob: &Bound<'_, PyAny>,

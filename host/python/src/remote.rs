@@ -117,7 +117,8 @@ impl PyRemoteArgs {
         Self { arguments: RemoteArgs::new(), tensors: 0, scalars: 0 }
     }
 
-    /// Adds a tensor whose backing a transport has made reachable, all of it, and says its index.
+    /// Adds a tensor whose backing a transport has made reachable, all of it, and says its index. A ValueError if the registration is too
+    /// small or the right is not granted, a MemoryError where there is no room for more.
     fn add_registered(
         &mut self,
         tensor: PyRef<'_, PyTensor>,
@@ -129,7 +130,7 @@ impl PyRemoteArgs {
     }
 
     /// Adds a tensor of which nobody writes anything, with the bytes from its first element to its last, at most 4,096, and says its
-    /// index. The owner grants READ alone.
+    /// index. The owner grants READ alone. A ValueError for other bytes or rights; else the errors are those of `add_registered`.
     fn add_inline(
         &mut self,
         tensor: PyRef<'_, PyTensor>,
@@ -141,7 +142,7 @@ impl PyRemoteArgs {
     }
 
     /// Adds a tensor as it came from somewhere else, with the sidecar that came with it. Whether the two go together is seen at the
-    /// submit.
+    /// submit. Else the errors are those of `add_registered`.
     #[pyo3(signature = (tensor, tag, sidecar))]
     fn add_received(
         &mut self,
@@ -154,14 +155,15 @@ impl PyRemoteArgs {
         self.added(index)
     }
 
-    /// Adds a scalar behind those that are there, as `TaskArgs.add_scalar` does.
+    /// Adds a scalar behind those that are there, as `TaskArgs.add_scalar` does: a ValueError for a number that does not
+    /// fit, a MemoryError where there is no room for more.
     fn add_scalar(&mut self, scalar: &Bound<'_, PyAny>) -> PyResult<usize> {
         let index = self.arguments.add_scalar(scalar_bits(scalar)?).or_raise()?;
         self.scalars = index.saturating_add(1);
         Ok(index)
     }
 
-    /// Changes a tensor's tag.
+    /// Changes a tensor's tag. An IndexError if there is no such tensor.
     fn set_tag(
         &mut self,
         #[pyo3(from_py_with = number::index)] index: isize,
@@ -186,6 +188,7 @@ impl PyRemoteArgs {
 
     /// Checks them as they are now: every tensor is remote, has its sidecar, and agrees with it; a transport is there; limits, rights and
     /// clashes are as for any task. What comes back is for the caller to send, and holds what it names of this process's.
+    /// The first rule that is broken is a ValueError.
     #[pyo3(signature = (transport = None))]
     fn submit(&self, transport: Option<&Bound<'_, PyAny>>) -> PyResult<PyRemoteTask> {
         let carrier = Carrier::new(transport);
@@ -262,7 +265,8 @@ impl PyRemoteTask {
     }
 }
 
-/// The bytes of a remote tensor's view on the machine that computes on them, fetched by its sidecar, from the first element to the last.
+/// The bytes of a remote tensor's view on the machine that computes on them, fetched by its sidecar, from the first element to the
+/// last. What the transport raises is raised; a tensor and a sidecar that do not go together are a ValueError.
 #[pyclass(frozen, name = "Fetched", module = "bufabi")]
 pub(crate) struct PyFetched(Fetched);
 
@@ -288,7 +292,8 @@ impl PyFetched {
         reach.or_raise().map(PyMappedArg::new)
     }
 
-    /// Sends the bytes of the view's elements back, and no others, if the owner grants that they are written; says how many.
+    /// Sends the bytes of the view's elements back, and no others, if the owner grants that they are written; says how many
+    /// bytes. Without that right it is a ValueError; what the transport raises is raised.
     fn send_back(&self, transport: &Bound<'_, PyAny>) -> PyResult<u64> {
         let carrier = Carrier { object: transport, raised: RefCell::new(None) };
         self.0.send_back(&carrier).map_err(|error| raised(Some(&carrier), &error))

@@ -11,7 +11,8 @@ use crate::identity::{PyIdentity, hash_of_text};
 use crate::number::{self, Value, with_bytes};
 use crate::tensor::PyTensor;
 
-/// Memory that a transport lets other machines reach: where they find its first byte, what they must show for it, and how much it is.
+/// Memory that a transport lets other machines reach: where they find its first byte, what they must show for it, and
+/// how many bytes it is, `nbytes`. Numbers that 64 bits do not hold are a ValueError.
 #[pyclass(frozen, eq, name = "Registration", module = "bufabi")]
 #[derive(PartialEq, Eq)]
 pub(crate) struct PyRegistration(pub(crate) Registration);
@@ -65,7 +66,8 @@ impl PyRegistration {
 }
 
 /// What travels beside a task for each of its remote tensors: where the bytes are, by an address and a key of the transport there; or
-/// the bytes themselves, of what nobody writes. It can be pickled.
+/// the bytes themselves, of what nobody writes. It can be pickled. `byte_offset` and `nbytes` count bytes of the backing; an address
+/// without a key, or beside the bytes, is a TypeError.
 #[pyclass(frozen, eq, name = "Sidecar", module = "bufabi")]
 #[derive(PartialEq, Eq)]
 pub(crate) struct PySidecar(pub(crate) Sidecar);
@@ -97,7 +99,7 @@ impl PySidecar {
         Ok(Self(Sidecar { address_space, identity, byte_offset, nbytes, reach }))
     }
 
-    /// Looks whether it and a remote tensor speak of the same bytes, and whether it holds together.
+    /// Looks whether it and a remote tensor speak of the same bytes, and whether it holds together: a ValueError if not.
     fn check(&self, tensor: PyRef<'_, PyTensor>) -> PyResult<()> {
         self.0.check(&tensor.0).or_raise()
     }

@@ -32,35 +32,36 @@ impl PyTaskArgs {
         Self(Box::default())
     }
 
-    /// Adds a tensor behind those that are there, and says its index.
+    /// Adds a tensor behind those that are there, and says its index. A ValueError if its owner does not grant what the tag needs, a
+    /// MemoryError behind 256 tensors.
     #[pyo3(signature = (tensor, tag))]
     fn add_tensor(&mut self, tensor: PyRef<'_, PyTensor>, tag: Value<Tag>) -> PyResult<usize> {
         self.0.add_tensor(&tensor.0, tag.0).or_raise()
     }
 
     /// Adds a scalar behind those that are there, and says its index among them: a whole number of 64 bits, of either sign; or a
-    /// float, whose bits travel.
+    /// float, whose bits travel. A ValueError for a number that does not fit, a MemoryError where there is no room for more.
     #[pyo3(signature = (scalar))]
     fn add_scalar(&mut self, scalar: &Bound<'_, PyAny>) -> PyResult<usize> {
         let bits = scalar_bits(scalar)?;
         self.0.add_scalar(bits).or_raise()
     }
 
-    /// Tensor number `index`.
+    /// Tensor number `index`, a negative one counting from the end. An IndexError if there is none.
     fn tensor(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<PyTensor> {
         let place = self.tensor_at(index)?;
         let found = self.0.tensors().get(place);
         found.map(|tensor| PyTensor(*tensor)).ok_or_else(|| no_such("tensor", index, place))
     }
 
-    /// Scalar number `index`, as the bits that travel.
+    /// Scalar number `index`, as the bits that travel, a negative one counting from the end. An IndexError if there is none.
     fn scalar(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<u64> {
         let scalars = self.0.scalars();
         let found = position(index, scalars.len()).and_then(|index| scalars.get(index));
         found.copied().ok_or_else(|| no_such("scalar", index, scalars.len()))
     }
 
-    /// The tag of tensor number `index`.
+    /// The tag of tensor number `index`, a negative one counting from the end. An IndexError if there is none.
     fn tag(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<Value<Tag>> {
         let place = self.tensor_at(index)?;
         let found = self.0.tags().get(place);
@@ -68,6 +69,7 @@ impl PyTaskArgs {
     }
 
     /// Changes a tensor's tag. Whether its owner grants what the new one needs is seen when the task is submitted.
+    /// An IndexError if there is no such tensor.
     fn set_tag(
         &mut self,
         #[pyo3(from_py_with = number::index)] index: isize,
@@ -101,13 +103,14 @@ impl PyTaskArgs {
         PyTuple::new(py, self.0.scalars())
     }
 
-    /// Checks them as a submit does: limits, rights, and that none writes a byte that another one names.
+    /// Checks them as a submit does: limits, rights, and that none writes a byte that another one names. The first rule that is broken
+    /// is a ValueError.
     fn check(&self) -> PyResult<()> {
         let mut scratch = Box::<Scratch>::default();
         self.0.submit(&mut scratch).or_raise().map(|_| ())
     }
 
-    /// Removes all of them.
+    /// Removes all of them. Their room stays, so it never fails.
     fn clear(&mut self) {
         self.0.clear();
     }
@@ -157,7 +160,8 @@ pub(crate) fn scalar_bits(scalar: &Bound<'_, PyAny>) -> PyResult<u64> {
 
 /// The arguments as they travel: two counts, the tensors, the scalars. Tags do not.
 ///
-/// With `into`, any writable object of bytes, they are written at its start and their size is returned.
+/// With `into`, any writable object of bytes, they are written at its start and their size in bytes is returned. One that is too small
+/// is a ValueError, one that is read-only a BufferError, and neither is touched.
 #[pyfunction]
 #[pyo3(signature = (args, into = None))]
 pub(crate) fn write_blob<'py>(
@@ -182,7 +186,8 @@ pub(crate) fn write_blob<'py>(
     Ok(size.into_pyobject(py)?.into_any())
 }
 
-/// The arguments of a blob, which is checked. Tags do not travel: each is NO_DEP until it is set.
+/// The arguments of a blob, which is checked: the first rule that is broken is a ValueError. Tags do not travel: each is NO_DEP until it
+/// is set.
 #[pyfunction]
 pub(crate) fn read_args_from_blob(blob: &Bound<'_, PyAny>) -> PyResult<PyTaskArgs> {
     with_bytes(blob, |bytes| from_blob(bytes).map(PyTaskArgs))

@@ -11,9 +11,11 @@ use crate::error::OrRaise;
 use crate::identity::{PyIdentity, pickled};
 use crate::number::{self, Numbers, Value, with_bytes};
 
-/// What a task argument is at L3 and above: 144 bytes, and never an address. All rules of the wire ABI hold.
+/// What a task argument is at L3 and above: 144 bytes, and never an address. All rules of the wire ABI hold:
+/// the first that is broken is a ValueError.
 ///
-/// Offsets count bytes, shapes and strides elements. Strides are those of a dense row-major tensor unless given.
+/// `byte_offset` counts bytes from the backing's start and is a multiple of the element's size; `shapes` and `strides` count elements,
+/// of 1 to 5 dimensions, none of them 0. Strides are those of a dense row-major tensor unless given.
 #[pyclass(frozen, name = "Tensor", module = "bufabi")]
 pub(crate) struct PyTensor(pub(crate) Tensor);
 
@@ -57,7 +59,7 @@ impl PyTensor {
         Ok(Self(Tensor::new(&buffer.0, &view).or_raise()?))
     }
 
-    /// The tensor of exactly 144 bytes, which are checked.
+    /// The tensor of exactly 144 bytes, which are checked: the first rule that is broken is a ValueError.
     #[staticmethod]
     fn from_bytes(data: &Bound<'_, PyAny>) -> PyResult<Self> {
         with_bytes(data, |bytes| Tensor::decode(bytes).or_raise().map(Self))

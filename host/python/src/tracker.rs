@@ -27,9 +27,10 @@ const TASKS: u32 = 4096;
 const ARGUMENTS: usize = 4096;
 
 macro_rules! enumeration {
-    ($type:ident, $name:literal, $($value:ident $number:literal $spelled:literal),*) => {
+    ($type:ident, $name:literal, $meaning:literal, $($value:ident $number:literal $spelled:literal),*) => {
         impl Enumeration for $type {
             const NAME: &'static str = $name;
+            const MEANING: &'static str = $meaning;
 
             fn kept() -> &'static PyOnceLock<Kept> {
                 static KEPT: PyOnceLock<Kept> = PyOnceLock::new();
@@ -50,9 +51,9 @@ macro_rules! enumeration {
     };
 }
 
-enumeration!(Hazard, "Hazard",
+enumeration!(Hazard, "Hazard", "In what way a task waits for an earlier one.",
     ReadAfterWrite 0 "READ_AFTER_WRITE", WriteAfterWrite 1 "WRITE_AFTER_WRITE", WriteAfterRead 2 "WRITE_AFTER_READ");
-enumeration!(Policy, "TrackerPolicy", Full 0 "FULL", Producers 1 "PRODUCERS");
+enumeration!(Policy, "TrackerPolicy", "Whom a task waits for: all that the bytes ask for, or writers alone.", Full 0 "FULL", Producers 1 "PRODUCERS");
 
 impl Given for Policy {
     fn from_number(number: i64) -> PyResult<Self> {
@@ -70,7 +71,8 @@ impl Given for Policy {
 /// it since. Nothing runs here: whoever runs the tasks says when one is over. Threads may share it.
 ///
 /// It holds so many `tasks` that have not been finished, 4,096 if nothing is said, on so many `backings`, by default as many, and at
-/// most so many `edges` to one task, 1,024. That is allocated at once: about 4 KiB for each task.
+/// most so many `edges` to one task, 1,024. That is allocated at once: about 4 KiB for each task. A number
+/// that is not 1 to 1,048,576 is a ValueError.
 #[pyclass(frozen, name = "Tracker", module = "bufabi")]
 pub(crate) struct PyTracker {
     /// No other tracker of this process has that number.
@@ -142,7 +144,10 @@ fn capacity(given: Option<&Bound<'_, PyAny>>, name: &str, usual: u32) -> PyResul
 #[pymethods]
 impl PyTracker {
     #[new]
-    #[pyo3(signature = (*, tasks = None, backings = None, edges = None, policy = Value(Policy::Full)))]
+    #[pyo3(
+        signature = (*, tasks = None, backings = None, edges = None, policy = Value(Policy::Full)),
+        text_signature = "(*, tasks=None, backings=None, edges=None, policy=bufabi.TrackerPolicy.FULL)"
+    )]
     fn new(
         tasks: Option<&Bound<'_, PyAny>>,
         backings: Option<&Bound<'_, PyAny>>,
@@ -189,7 +194,7 @@ impl PyTracker {
         Ok(tracked)
     }
 
-    /// The edges that a task of these arguments would have now. Nothing changes.
+    /// The edges that a task of these arguments would have now. Nothing changes. Past a capacity it is a MemoryError.
     fn look_up<'py>(&self, py: Python<'py>, args: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
         let arguments = arguments(args)?;
         let edges: Vec<PyEdge> = {
@@ -212,6 +217,7 @@ impl PyTracker {
 
     /// Says that a task failed, for a reason that the caller numbers: all that depend on it must not run, now or when they are submitted
     /// later. Those that are poisoned by this come back. All of them stay until they are finished.
+    /// The errors are those of `finish`: a KeyError.
     #[pyo3(signature = (task, reason = None))]
     fn fail(
         &self,
@@ -227,21 +233,21 @@ impl PyTracker {
         Ok(poisoned.iter().filter_map(|handle| Some(live.get(handle)?.clone_ref(py))).collect())
     }
 
-    /// How many tasks a task still waits for.
+    /// How many tasks a task still waits for. The errors are those of `finish`: a KeyError.
     fn waiting(&self, py: Python<'_>, task: PyRef<'_, PyTrackedTask>) -> PyResult<u32> {
         let handle = self.handle(&task)?;
         self.state(py).tracker.waiting(handle).or_raise()
     }
 
     /// Why a task must not run: the number of the task that failed first, itself or one that it depends on, and the reason that was
-    /// given. None if it may.
+    /// given. None if it may. The errors are those of `finish`: a KeyError.
     fn poisoned(&self, py: Python<'_>, task: PyRef<'_, PyTrackedTask>) -> PyResult<Option<(u64, u64)>> {
         let handle = self.handle(&task)?;
         let cause = self.state(py).tracker.poisoned(handle).or_raise()?;
         Ok(cause.map(|cause| (cause.task, cause.reason)))
     }
 
-    /// Drops all that is known of a backing's bytes, since it was released. Edges that were given stay.
+    /// Drops all that is known of a backing's bytes, since it was released. Edges that were given stay. It never fails.
     fn forget(&self, py: Python<'_>, identity: PyRef<'_, PyIdentity>) {
         self.state(py).tracker.release(identity.0);
     }

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 
 use bufabi_core::{Access, DType, View};
+use bufabi_host::sys::process::current_pid;
 use bufabi_host::vmm::Admission;
 use bufabi_host::worker::{WorkerId, Workers};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
@@ -26,35 +27,38 @@ use crate::tensor::PyTensor;
 use crate::tree::Tree;
 use crate::worker_state::{Prepared, State, is_closed};
 
-/// Bytes of a worker's heap, unless its maker says otherwise: memory is taken as it is touched.
-const HEAP_NBYTES: u64 = 64 << 20;
-/// How long calls about memory may take, seconds, unless they are told otherwise.
-const MEMORY_LIMIT: f64 = 10.0;
-
 /// A host process with workers below it: chips, sub-workers that run functions of Python, and hosts one level down.
 ///
 /// They are forked by `start`, which the first `run` calls. What they are to know, functions and memory that they inherit, is
-/// said before.
+/// said before. `heap_nbytes` are the bytes of the heap that they inherit, which are taken as they are touched. A tree that makes no
+/// sense is a ValueError.
+///
+/// Calls about memory wait up to `timeout` seconds for the worker's answer, and are a TimeoutError then. A worker that has died is an
+/// OSError, one that is not there a KeyError, and a worker that was closed a ValueError. In a fork of the process that made it every
+/// call is a RuntimeError.
 #[pyclass(frozen, name = "Worker", module = "bufabi")]
 pub(crate) struct PyWorker {
     tree: Tree,
     heap_nbytes: u64,
+    /// The process that made it: the workers are its children.
+    pub(crate) creator: u32,
     pub(crate) state: Mutex<State>,
 }
 
 #[pymethods]
 impl PyWorker {
     #[new]
-    #[pyo3(signature = (level, *, chips = None, subs = 0, children = Vec::new(), heap_nbytes = HEAP_NBYTES))]
+    #[pyo3(signature = (level, *, chips = None, subs = 0, children = None, heap_nbytes = 67_108_864))]
     fn new(
         py: Python<'_>,
         #[pyo3(from_py_with = number::level)] level: u32,
         chips: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = number::subs)] subs: u32,
-        children: Vec<Py<Self>>,
+        children: Option<Vec<Py<Self>>>,
         #[pyo3(from_py_with = number::nbytes)] heap_nbytes: u64,
     ) -> PyResult<Self> {
         let chips = chips.map_or_else(|| Ok(Vec::new()), chips_of)?;
+        let children = children.unwrap_or_default();
         let mut trees = Vec::with_capacity(children.len());
         for child in &children {
             let child = child.get();
@@ -69,11 +73,14 @@ impl PyWorker {
         for child in &children {
             *child.get().state(py)? = State::Closed;
         }
-        Ok(Self { tree, heap_nbytes, state: Mutex::new(State::New(Prepared::default())) })
+        let state = Mutex::new(State::New(Prepared::default()));
+        Ok(Self { tree, heap_nbytes, creator: current_pid(), state })
     }
 
     /// Makes a function known to all sub-workers, before they are forked. It is called with a task's `MappedArgs`, and what it
     /// raises fails the task. The function itself comes back, so that this serves as a decorator.
+    ///
+    /// Anything that cannot be called is a TypeError; after `start` this is a RuntimeError.
     fn register(&self, py: Python<'_>, function: Py<PyAny>) -> PyResult<Py<PyAny>> {
         if !function.bind(py).is_callable() {
             return Err(PyTypeError::new_err(format!(
@@ -94,6 +101,8 @@ impl PyWorker {
 
     /// Names an array of numpy or a tensor of torch, dense and there before the fork, as a task argument: FORK_SHM if forks share
     /// its memory, else FORK_COW, which tasks read as it was at the fork.
+    ///
+    /// One that is not dense is a BufferError, elements that no tensor has are a TypeError; after `start` this is a RuntimeError.
     #[pyo3(signature = (array))]
     fn make_tensor_arg(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<PyTensor> {
         match &mut *self.state(py)? {
@@ -113,7 +122,7 @@ impl PyWorker {
         }
     }
 
-    /// Forks the workers, if they are not there. It is refused while this process has several threads.
+    /// Forks the workers, if they are not there. While this process has several threads it is a RuntimeError.
     pub(crate) fn start(&self, py: Python<'_>) -> PyResult<()> {
         let mut state = self.state(py)?;
         let prepared = match &mut *state {
@@ -130,7 +139,7 @@ impl PyWorker {
     /// Calls `orchestration` with an orchestrator, waits until all tasks that it submitted are over, and lets go of what it
     /// allocated. What came of the tasks comes back, in the order in which they ended; the first failure is raised.
     ///
-    /// If `orchestration` raises, or the timeout in seconds passes, what has not begun never will.
+    /// If `orchestration` raises, or the timeout in seconds passes, which is a TimeoutError, what has not begun never will.
     #[pyo3(signature = (orchestration, timeout = None))]
     fn run<'py>(
         slf: &Bound<'py, Self>,
@@ -165,8 +174,12 @@ impl PyWorker {
         }
     }
 
-    /// Makes a buffer of POSIX shared memory, zero, that grants `access` to its consumers.
-    #[pyo3(signature = (nbytes, access = Value(Access::ReadWrite)))]
+    /// Makes a buffer of POSIX shared memory: `nbytes` bytes, zero, that grants `access` to its consumers. The errors are those of
+    /// `create_host_shared_buffer`.
+    #[pyo3(
+        signature = (nbytes, access = Value(Access::ReadWrite)),
+        text_signature = "($self, nbytes, access=bufabi.AccessMode.READWRITE)"
+    )]
     fn create_buffer(
         &self,
         #[pyo3(from_py_with = number::nbytes)] nbytes: u64,
@@ -177,22 +190,23 @@ impl PyWorker {
         Ok(PyBuffer::owned(endpoint, buffer))
     }
 
-    /// Closes a buffer and tells every worker to drop it, waiting so many seconds for their answers. While a task that is not over
+    /// Closes a buffer and tells every worker to drop it, waiting `timeout` seconds for their answers. While a task that is not over
     /// names it, or a view of it is alive here, that is a BufferError, and nothing has changed. A worker that still has a view of
     /// it is named in one as well, but then the buffer is closed.
-    #[pyo3(signature = (buffer, timeout = MEMORY_LIMIT))]
+    #[pyo3(signature = (buffer, timeout = 10.0))]
     fn release_buffer(&self, py: Python<'_>, buffer: &Bound<'_, PyBuffer>, timeout: f64) -> PyResult<()> {
         let until = deadline(timeout)?;
         let identity = buffer.get().identity_here();
         let mut state = self.state(py)?;
         let State::Started(started) = &mut *state else {
-            return buffer.get().release(None).or_raise();
+            return buffer.get().release().or_raise();
         };
-        buffer.get().release(None).or_raise()?;
+        buffer.get().release().or_raise()?;
         started.drop_imports(py, identity, until)
     }
 
-    /// Takes what a dense tensor needs of the heap that workers inherited: FORK_SHM. It lives until `free` or `close`.
+    /// Takes what a dense tensor of `shape` elements needs of the heap that workers inherited: FORK_SHM. It lives until `free` or `close`.
+    /// A MemoryError if the heap has no such room.
     #[pyo3(signature = (shape, dtype))]
     fn alloc_shared_tensor(
         &self,
@@ -208,7 +222,8 @@ impl PyWorker {
         })
     }
 
-    /// A tensor of this process's own memory as this process sees it, for loads and stores.
+    /// A tensor of this process's own memory as this process sees it, for loads and stores. A KeyError for one that is another
+    /// process's, or gone.
     fn mapped(&self, tensor: PyRef<'_, PyTensor>) -> PyResult<PyMappedArg> {
         let descriptor = tensor.0.descriptor().to_owned();
         let mapping = here()?.own_mapping(&descriptor).or_raise()?;
@@ -216,8 +231,12 @@ impl PyWorker {
         Reach::new(mapping, tensor.0.view(), access).or_raise().map(PyMappedArg::new)
     }
 
-    /// Takes memory of a chip, which is named by its place among the chips or by its path: DEVICE_MALLOC.
-    #[pyo3(signature = (nbytes, worker = None, access = Value(Access::ReadWrite), timeout = MEMORY_LIMIT))]
+    /// Takes `nbytes` bytes of a chip, which is named by its place among the chips or by its path, and else they take turns: DEVICE_MALLOC.
+    /// A MemoryError if it has no such room, a ValueError for none at all.
+    #[pyo3(
+        signature = (nbytes, worker = None, access = Value(Access::ReadWrite), timeout = 10.0),
+        text_signature = "($self, nbytes, worker=None, access=bufabi.AccessMode.READWRITE, timeout=10.0)"
+    )]
     fn malloc(
         &self,
         py: Python<'_>,
@@ -234,8 +253,12 @@ impl PyWorker {
         })
     }
 
-    /// Takes memory of a chip, zero, that other chips of this tree import by handle once they are permitted to: VMM_SHAREABLE.
-    #[pyo3(signature = (nbytes, worker = None, access = Value(Access::ReadWrite), timeout = MEMORY_LIMIT))]
+    /// Takes `nbytes` bytes of a chip, zero, that other chips of this tree import by handle once they are permitted to: VMM_SHAREABLE. The
+    /// errors are those of `malloc`.
+    #[pyo3(
+        signature = (nbytes, worker = None, access = Value(Access::ReadWrite), timeout = 10.0),
+        text_signature = "($self, nbytes, worker=None, access=bufabi.AccessMode.READWRITE, timeout=10.0)"
+    )]
     fn create_shareable(
         &self,
         py: Python<'_>,
@@ -253,8 +276,8 @@ impl PyWorker {
         })
     }
 
-    /// Lets chips import what `create_shareable` gave.
-    #[pyo3(signature = (memory, workers, timeout = MEMORY_LIMIT))]
+    /// Lets chips import what `create_shareable` gave. A KeyError if there is no such chip or memory.
+    #[pyo3(signature = (memory, workers, timeout = 10.0))]
     fn permit(
         &self,
         py: Python<'_>,
@@ -271,7 +294,8 @@ impl PyWorker {
 
     /// Takes a window of a communication domain on each of those chips, zero, and carves buffers from each at the same places:
     /// VMM_WINDOW. All of it is there, or nothing. A part is a number of bytes, or that and what it grants.
-    #[pyo3(signature = (workers, parts, timeout = MEMORY_LIMIT))]
+    /// The errors are those of `malloc`.
+    #[pyo3(signature = (workers, parts, timeout = 10.0))]
     fn create_domain(
         &self,
         py: Python<'_>,
@@ -286,8 +310,8 @@ impl PyWorker {
         })
     }
 
-    /// Takes what a dense tensor needs of a chip's memory.
-    #[pyo3(signature = (worker, shape, dtype, timeout = MEMORY_LIMIT))]
+    /// Takes what a dense tensor of `shape` elements needs of a chip's memory. The errors are those of `malloc`.
+    #[pyo3(signature = (worker, shape, dtype, timeout = 10.0))]
     fn alloc_child_tensor(
         &self,
         py: Python<'_>,
@@ -306,8 +330,9 @@ impl PyWorker {
     }
 
     /// Frees memory that `malloc`, `alloc_child_tensor`, `create_shareable` or `alloc_shared_tensor` gave, by its buffer or a tensor of
-    /// it, or all of a domain. While a task that is not over names it that is a BufferError, and nothing has changed.
-    #[pyo3(signature = (memory, timeout = MEMORY_LIMIT))]
+    /// it, or all of a domain. While a task that is not over names it that is a BufferError, and nothing has changed. What was
+    /// freed before is a KeyError.
+    #[pyo3(signature = (memory, timeout = 10.0))]
     fn free(&self, py: Python<'_>, memory: &Bound<'_, PyAny>, timeout: f64) -> PyResult<()> {
         let until = deadline(timeout)?;
         if let Ok(domain) = memory.cast::<PyDomain>() {
@@ -322,8 +347,9 @@ impl PyWorker {
     }
 
     /// Writes first content of a chip's memory, whatever its owner grants to others: to the first byte of what is named, and `byte_offset`
-    /// behind it. That is over when a task has named it, when it may be imported, or when it was copied from.
-    #[pyo3(signature = (target, data, byte_offset = 0, timeout = MEMORY_LIMIT))]
+    /// bytes behind it. That is over when a task has named it, when it may be imported, or when it was copied from: a ValueError then, and
+    /// where they do not fit.
+    #[pyo3(signature = (target, data, byte_offset = 0, timeout = 10.0))]
     fn fill(
         &self,
         py: Python<'_>,
@@ -341,8 +367,9 @@ impl PyWorker {
         })
     }
 
-    /// Copies bytes into a chip's memory: to the first byte of what is named, and `byte_offset` behind it.
-    #[pyo3(signature = (target, data, byte_offset = 0, timeout = MEMORY_LIMIT))]
+    /// Copies bytes into a chip's memory: to the first byte of what is named, and `byte_offset` bytes behind it. A ValueError if they do not
+    /// fit, or if its owner does not grant it.
+    #[pyo3(signature = (target, data, byte_offset = 0, timeout = 10.0))]
     fn copy_to(
         &self,
         py: Python<'_>,
@@ -360,9 +387,9 @@ impl PyWorker {
         })
     }
 
-    /// Copies bytes out of a chip's memory into a writable object: from the first byte of what is named, and `byte_offset` behind
-    /// it, as many as the object has.
-    #[pyo3(signature = (source, into, byte_offset = 0, timeout = MEMORY_LIMIT))]
+    /// Copies bytes out of a chip's memory into a writable object: from the first byte of what is named, and `byte_offset` bytes behind
+    /// it, as many as the object has. A ValueError if there are not so many, a BufferError if the object cannot be written.
+    #[pyo3(signature = (source, into, byte_offset = 0, timeout = 10.0))]
     fn copy_from(
         &self,
         py: Python<'_>,
@@ -403,6 +430,9 @@ impl PyWorker {
     }
 
     /// Ends the workers, and lets go of all that this worker made. Closing it again does nothing.
+    ///
+    /// A worker that does not end within a second is killed; nothing of that is an error. In a fork it is a RuntimeError, and the parent's
+    /// workers go on.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let state = core::mem::replace(&mut *self.state(py)?, State::Closed);
         if let State::Started(started) = state {
@@ -439,15 +469,17 @@ impl PyWorker {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        self.close(py)
+        // The end of a fork is not the end of its parent's workers.
+        if current_pid() == self.creator { self.close(py) } else { Ok(()) }
     }
 
-    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
-        let state = match &*self.state(py)? {
-            State::New(_) => "not started",
-            State::Started(_) => "started",
-            State::Closed => "closed",
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = match self.state(py).as_deref() {
+            Ok(State::New(_)) => "not started",
+            Ok(State::Started(_)) => "started",
+            Ok(State::Closed) => "closed",
+            Err(_) => "another process's",
         };
-        Ok(format!("Worker(level={}, {state})", self.tree.level()))
+        format!("Worker(level={}, {state})", self.tree.level())
     }
 }

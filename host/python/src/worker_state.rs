@@ -3,14 +3,16 @@
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
+use bufabi_core::Code;
 use bufabi_host::orchestrator::Cause;
+use bufabi_host::sys::process::current_pid;
 use bufabi_host::worker::WaitError;
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 
 use crate::buffer::PyBuffer;
-use crate::error::failed;
+use crate::error::{failed, raise};
 use crate::started::Started;
 use crate::worker::PyWorker;
 
@@ -36,7 +38,16 @@ pub(crate) struct Prepared {
 
 impl PyWorker {
     /// The state, for this thread alone. Others of Python run while it waits.
+    ///
+    /// A fork has neither the workers nor the thread that may have held this when it began, and would wait for it for ever.
     pub(crate) fn state(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+        let here = current_pid();
+        if here != self.creator {
+            let creator = self.creator;
+            let message =
+                format_args!("the worker is of process {creator}, and this is {here}, a fork of it");
+            return Err(raise(Code::Forked, &message));
+        }
         let locked = self.state.lock_py_attached(py);
         locked.map_err(|_| PyRuntimeError::new_err("a call on this worker ended in a fault of the library"))
     }

@@ -61,7 +61,7 @@ def own_objects() -> set[str]:
 def in_a_new_process(script: str, *given: str) -> subprocess.CompletedProcess[str]:
     """Runs a script in an interpreter of its own."""
     return subprocess.run(
-        [sys.executable, "-c", script, *given], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", script, *given], capture_output=True, text=True, timeout=300, check=False
     )
 
 

@@ -3,6 +3,7 @@
 import os
 import re
 
+import pytest
 from bufabi import Buffer
 from conftest import REPOSITORY, in_a_new_process
 
@@ -43,21 +44,30 @@ shared.close()
     assert is_there(buffer)
 
 
-def test_a_second_interpreter_is_refused_by_name() -> None:
+@pytest.mark.parametrize("first", ["import bufabi", "pass"], ids=["after the first", "before it"])
+@pytest.mark.parametrize("kind", ["isolated", "legacy"])
+def test_a_second_interpreter_is_refused_by_name(first: str, kind: str) -> None:
     script = """
-import bufabi
+import sys
+exec(sys.argv[1])
 try:
     import _interpreters as interpreters
+    second = interpreters.create(sys.argv[2])
 except ImportError:
     import _xxsubinterpreters as interpreters
+    second = interpreters.create(isolated=sys.argv[2] == "isolated")
 try:
-    failure = interpreters.run_string(interpreters.create(), "import bufabi")
+    failure = interpreters.run_string(second, "import bufabi")
 except Exception as error:
     failure = error
 print(failure)
+# The first one is as it was.
+import bufabi
+with bufabi.create_host_shared_buffer(8) as buffer:
+    assert bytes(buffer.mapped([8], bufabi.DataType.UINT8)) == bytes(8)
 """
-    ran = in_a_new_process(script)
-    assert ran.returncode == 0
+    ran = in_a_new_process(script, first, kind)
+    assert ran.returncode == 0, ran.stderr
     assert "ImportError" in ran.stdout
     assert "subinterpreters" in ran.stdout
 

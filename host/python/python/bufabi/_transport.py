@@ -11,9 +11,9 @@ class Transport(Protocol):
     """
 
     def read(self, address: int, remote_key: int, nbytes: int) -> bytes:
-        """Exactly so many bytes of another machine's memory."""
+        """Exactly `nbytes` bytes of another machine's memory, or an OSError or another exception of its own."""
         ...
 
     def write(self, address: int, remote_key: int, data: bytes) -> None:
-        """Writes into another machine's memory."""
+        """Writes into another machine's memory, or an OSError or another exception of its own."""
         ...
