@@ -44,6 +44,14 @@ shared.close()
     assert is_there(buffer)
 
 
+def test_a_python_without_the_lock_refuses_this_wheel_by_name() -> None:
+    ran = in_a_new_process("import sys; sys.abiflags = 't'; import bufabi")
+    assert ran.returncode == 1
+    assert ran.stderr.endswith(
+        "ImportError: bufabi: this wheel needs the interpreter's lock; a Python without it wants an install from a clone\n"
+    )
+
+
 @pytest.mark.parametrize("first", ["import bufabi", "pass"], ids=["after the first", "before it"])
 @pytest.mark.parametrize("kind", ["isolated", "legacy"])
 def test_a_second_interpreter_is_refused_by_name(first: str, kind: str) -> None:

@@ -3,6 +3,15 @@
 Every rule is that of the library below; see docs/python.md for a first example, and for what a view keeps alive.
 """
 
+import sys as _sys
+from pathlib import Path as _Path
+
+if "t" in _sys.abiflags and _Path(__file__).with_name("_bufabi.abi3.so").exists():
+    # It would load that file, whose objects have another layout, and fail of anything.
+    raise ImportError(
+        "bufabi: this wheel needs the interpreter's lock; a Python without it wants an install from a clone"
+    )
+
 from ._bufabi import (
     AccessMode,
     AddressSpace,
