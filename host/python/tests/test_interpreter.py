@@ -47,9 +47,7 @@ shared.close()
 def test_a_python_without_the_lock_refuses_this_wheel_by_name() -> None:
     ran = in_a_new_process("import sys; sys.abiflags = 't'; import bufabi")
     assert ran.returncode == 1
-    assert ran.stderr.endswith(
-        "ImportError: bufabi: this wheel needs the interpreter's lock; a Python without it wants an install from a clone\n"
-    )
+    assert ran.stderr.splitlines()[-1].startswith("ImportError: bufabi: this wheel needs the interpreter's lock; ")
 
 
 @pytest.mark.parametrize("first", ["import bufabi", "pass"], ids=["after the first", "before it"])
