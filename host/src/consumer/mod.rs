@@ -13,7 +13,7 @@ use bufabi_core::import_table::{
 };
 use bufabi_core::keyed_hash::KeyedHash;
 use bufabi_core::wire::record::Holds;
-use bufabi_core::{Access, Descriptor, Identity, RawDescriptor, View, ViewError};
+use bufabi_core::{Access, Descriptor, Identity, RawDescriptor, RawTensor, Tensor, View, ViewError};
 
 pub use crate::backend::Resolution;
 pub use error::{CloseError, ImportError};
@@ -154,6 +154,32 @@ impl Consumer {
             return hit;
         }
         self.import_new(state, &descriptor.to_owned())
+    }
+
+    /// As [`import`](Self::import), of what all of those tensors name, in order, into `imports`.
+    ///
+    /// # Errors
+    /// The first one that is not to be had, by its place, and why; those before it are in `imports`.
+    pub(crate) fn import_all<'a>(
+        &self,
+        tensors: impl Iterator<Item = Tensor<&'a RawTensor>>,
+        imports: &mut Vec<Import>,
+    ) -> Result<(), (usize, ImportError)> {
+        // Locked once: what is mapped already is found faster than a lock is taken.
+        let mut state = self.state();
+        for (index, tensor) in tensors.enumerate() {
+            let descriptor = tensor.descriptor();
+            let import = match state.hit(&descriptor) {
+                Some(hit) => hit,
+                None => {
+                    let made = self.import_new(state, &descriptor.to_owned());
+                    state = self.state();
+                    made
+                }
+            };
+            imports.push(import.map_err(|error| (index, error))?);
+        }
+        Ok(())
     }
 
     #[cold]

@@ -4,6 +4,7 @@ mod backing;
 mod buffer;
 mod create;
 mod error;
+mod idle;
 mod release;
 mod shareable;
 #[cfg(test)]
@@ -11,7 +12,7 @@ mod shareable;
 mod tests;
 mod wrapped;
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bufabi_core::owner_table::{LookupError, OwnerSlot, OwnerTable};
 use bufabi_core::wire::descriptor::FieldSet;
@@ -26,6 +27,7 @@ pub use wrapped::{WrapError, Wrapped};
 
 use self::backing::Backing;
 use self::create::make_object;
+use self::idle::Idle;
 use self::wrapped::Wraps;
 use crate::memory::Mapping;
 use crate::sys::OsError;
@@ -46,7 +48,7 @@ struct Shared {
     owner_instance_id: OwnerInstanceId,
     table: Mutex<Table>,
     /// Told whenever nothing holds some buffer any more.
-    idle: Condvar,
+    idle: Idle,
     wraps: Wraps,
 }
 
@@ -72,7 +74,7 @@ impl Endpoint {
             creator: current_pid(),
             owner_instance_id,
             table: Mutex::new(OwnerTable::new(owner_instance_id, slots)),
-            idle: Condvar::new(),
+            idle: Idle::default(),
             wraps: Wraps::default(),
         })))
     }
@@ -103,7 +105,11 @@ impl Endpoint {
     /// # Errors
     /// The index of the first tensor that is not to be had any more, or never was, and why.
     pub fn hold(&self, tensors: &[Tensor]) -> Result<Holds, (usize, OwnError)> {
-        let mut holds = Holds { endpoint: self.clone(), identities: Vec::new() };
+        if tensors.is_empty() {
+            return Ok(Holds { endpoint: None, identities: Vec::new() });
+        }
+        let identities = Vec::with_capacity(tensors.len());
+        let mut holds = Holds { endpoint: Some(self.clone()), identities };
         let mut table = self.table();
         for (index, tensor) in tensors.iter().enumerate() {
             let descriptor = tensor.descriptor();
@@ -191,16 +197,17 @@ fn check_claim<H: Record<RawDescriptor>>(table: &Table, descriptor: &Descriptor<
 /// What a task that is not finished names of one endpoint. Dropping it lets go.
 #[derive(Debug)]
 pub struct Holds {
-    endpoint: Endpoint,
+    /// `None` when nothing is held.
+    endpoint: Option<Endpoint>,
     identities: Vec<Identity>,
 }
 
 impl Drop for Holds {
     fn drop(&mut self) {
-        if self.identities.is_empty() || self.endpoint.check_process().is_err() {
-            return;
+        let endpoint = self.endpoint.as_ref().filter(|endpoint| endpoint.check_process().is_ok());
+        if let Some(endpoint) = endpoint {
+            endpoint.let_go(&self.identities);
         }
-        self.endpoint.let_go(&self.identities);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Letting go of what an endpoint owns: refused while it is used, now or when it no longer is.
 
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
-use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use bufabi_core::Identity;
@@ -87,8 +87,7 @@ impl Endpoint {
             if left.is_zero() {
                 return Err(ReleaseError::TimedOut { identity, holds });
             }
-            let waited = self.0.idle.wait_timeout(table, left);
-            table = waited.unwrap_or_else(PoisonError::into_inner).0;
+            table = self.0.idle.wait(table, left);
             holds = table.get(identity).map_err(|error| ReleaseError::Owner(error.into()))?.holds;
         }
         drop(table);
@@ -117,6 +116,7 @@ impl Endpoint {
     /// Tasks that held these are done: whoever waits for that is told, and what was abandoned goes with its last task.
     pub(super) fn let_go(&self, identities: &[Identity]) {
         let mut abandoned = Vec::new();
+        let mut is_one_idle = false;
         let mut table = self.table();
         for &identity in identities {
             if identity.owner_instance_id() != self.0.owner_instance_id {
@@ -127,8 +127,11 @@ impl Endpoint {
                 if table.get(identity).is_ok_and(|owned| owned.value.is_abandoned) {
                     abandoned.extend(table.finish_release(identity));
                 }
-                self.0.idle.notify_all();
+                is_one_idle = true;
             }
+        }
+        if is_one_idle {
+            self.0.idle.tell(&table);
         }
         drop(table);
         for mut backing in abandoned {

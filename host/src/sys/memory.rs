@@ -84,6 +84,21 @@ pub fn map_copied(nbytes: usize) -> Result<NonNull<u8>, OsError> {
     map(nbytes, Protection::ReadWrite, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
 }
 
+/// Maps `nbytes` bytes of new memory, zero, of this process alone: a process forked afterwards finds zeros there.
+///
+/// # Errors
+/// [`OsError`]: ENOMEM, EINVAL for 0; on a kernel before 4.14, EINVAL.
+pub fn map_emptied_in_forks(nbytes: usize) -> Result<NonNull<u8>, OsError> {
+    let base = map_copied(nbytes)?;
+    let emptied =
+        // SAFETY: the mapping was just made, and nothing of it is known to anybody.
+        retry("madvise", || unsafe { libc::madvise(base.as_ptr().cast(), nbytes, libc::MADV_WIPEONFORK) });
+    emptied.map(|_| base).inspect_err(|_| {
+        // SAFETY: as above.
+        let _ = unsafe { unmap(base, nbytes) };
+    })
+}
+
 fn map(nbytes: usize, protection: Protection, flags: i32, fd: i32) -> Result<NonNull<u8>, OsError> {
     // SAFETY: the kernel chooses addresses that nothing uses; nothing that exists is changed.
     unsafe { mmap(core::ptr::null_mut(), nbytes, protection.flags(), flags, fd) }

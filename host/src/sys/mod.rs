@@ -14,6 +14,7 @@ pub mod limits;
 pub mod memfd;
 pub mod memory;
 pub mod memory_map;
+mod own_number;
 pub mod parent;
 pub mod process;
 pub mod process_mark;

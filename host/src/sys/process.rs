@@ -10,13 +10,8 @@ use bufabi_core::Code;
 
 use super::error::{OsError, retry};
 use super::event::milliseconds_until;
+pub use super::own_number::current_pid;
 use super::process_mark::thread_count;
-
-/// This process's number, in its own namespace.
-#[must_use]
-pub fn current_pid() -> u32 {
-    std::process::id()
-}
 
 /// Starts a process: a copy of this one, that runs `child` and ends with the status that it returns, or 101 if it panics. No
 /// destructor of what it inherited runs in it.

@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use std::time::Instant;
 
 use bufabi_core::Code;
-use bufabi_core::wire::chip_args::MAX_TENSORS;
 use zerocopy::IntoBytes;
 
 use super::WorkerSpec;
@@ -15,7 +14,7 @@ use super::error::SpawnError;
 use super::failure::Failure;
 use super::kernel::Kernels;
 use super::links::{FIRST_OTHER, Links, Next, Over, STOP_LIMIT};
-use super::mailbox::{MAX_SAID, RawReply, RequestKind};
+use super::mailbox::{RawReply, RequestKind};
 use super::reexport::Reexport;
 use super::serve::{Inherited, status};
 use super::wait::Spin;
@@ -165,8 +164,7 @@ impl<'a> Host<'a> {
             Err(death) => return self.answer_death(lane, &work, &death),
         };
         let Some(mailbox) = self.links.mailbox(lane) else { return Ok(()) };
-        let (said, resolutions) = (&mut [0; MAX_SAID], &mut [0; MAX_TENSORS]);
-        let whole = reply.said(mailbox, said).zip(reply.resolutions(mailbox, resolutions));
+        let whole = reply.said(mailbox).zip(reply.resolutions(mailbox));
         let whole = whole.zip(reply.answer(mailbox));
         let Some(((said, resolutions), answer)) = whole.filter(|_| reply.task == work.task) else {
             let text = "the reply contradicts itself, or the request";
@@ -174,12 +172,12 @@ impl<'a> Host<'a> {
             return self.answer(lane, &work, &reply, text.as_bytes());
         };
         if reply.code == Code::WorkerDied.number()
-            && let Some(death) = Death::decode(said)
+            && let Some(death) = Death::decode(&said)
         {
             self.links.learn_death(lane, &death);
         }
         let reply = RawReply { hops: reply.hops.saturating_add(1), ..reply };
-        self.post(lane, &work, &reply, resolutions, said, &answer)
+        self.post(lane, &work, &reply, &resolutions, &said, &answer)
     }
 
     fn answer_death(&self, lane: usize, work: &Forwarded, death: &Death) -> Result<(), OsError> {

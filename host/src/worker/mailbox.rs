@@ -1,5 +1,9 @@
 //! The memory between a parent and one lane to a worker: one request and one reply, each in cache lines that only one side writes.
 //!
+//! What costs time between two processors is each line that goes from one to the other. So what a message carries follows its fields
+//! at once: a request of scalars alone, and the reply to one with up to eight tensors, is one line. That line is written last, since
+//! the other side looks at it all the time, and would take it away before all of it is there.
+//!
 //! A leaf has one lane. A worker that has workers of its own has one for each leaf below it, so that tasks for all of them are
 //! under way at once; all lanes to one worker share the doorbell in each direction.
 //!
@@ -16,6 +20,7 @@
 //!
 //! Either side copies out what the other one wrote, once, checks the copy, and uses the copy.
 
+use core::mem::offset_of;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
 use bufabi_core::wire::blob::{ByteSource, RawBlobHeader};
@@ -43,7 +48,7 @@ pub(super) const FIRST_REQUEST: u32 = 1;
 
 /// What the parent writes.
 #[repr(C, align(128))]
-struct RequestLine {
+struct RequestLines {
     sequence: AtomicU32,
     /// The parent sleeps, or is about to.
     is_parent_asleep: AtomicU32,
@@ -54,11 +59,13 @@ struct RequestLine {
     blob_bytes: AtomicU32,
     /// The worker shall end. It is told so on the first of its lanes, whether or not that has a request.
     is_told_to_end: AtomicU32,
+    _padding: u32,
+    blob: [AtomicU64; MAX_BLOB / 8],
 }
 
 /// What the worker writes.
 #[repr(C, align(128))]
-struct ReplyLine {
+struct ReplyLines {
     sequence: AtomicU32,
     /// The worker sleeps, or is about to.
     is_worker_asleep: AtomicU32,
@@ -71,18 +78,32 @@ struct ReplyLine {
     said_bytes: AtomicU32,
     hops: AtomicU32,
     answer_bytes: AtomicU32,
+    resolutions: [AtomicU64; MAX_TENSORS / 8],
+    said: [AtomicU64; MAX_SAID / 8],
+    answer: [AtomicU64; MAX_ANSWER / 8],
 }
 
 /// The whole memory. All zero bits are an idle mailbox.
 #[repr(C)]
 struct Shared {
-    request: RequestLine,
-    reply: ReplyLine,
-    resolutions: [AtomicU64; MAX_TENSORS / 8],
-    said: [AtomicU64; MAX_SAID / 8],
-    answer: [AtomicU64; MAX_ANSWER / 8],
-    blob: [AtomicU64; MAX_BLOB / 8],
+    request: RequestLines,
+    reply: ReplyLines,
 }
+
+/// Bytes that go from one processor to another at once.
+const LINE: usize = 64;
+
+/// Where a request's blob starts, and the reply's resolutions.
+const BLOB: usize = offset_of!(Shared, request.blob);
+const RESOLUTIONS: usize = offset_of!(Shared, reply.resolutions);
+
+/// Bytes of either that lie in the line of the fields before them.
+const BLOB_IN_LINE: usize = LINE.saturating_sub(BLOB % LINE);
+const RESOLUTIONS_IN_LINE: usize = LINE.saturating_sub(RESOLUTIONS % LINE);
+const _: () = {
+    assert!(BLOB < LINE && BLOB_IN_LINE >= RawBlobHeader::SIZE);
+    assert!(RESOLUTIONS.saturating_sub(offset_of!(Shared, reply)) < LINE && RESOLUTIONS_IN_LINE >= 8);
+};
 
 /// A request's fields, as they were copied out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,9 +250,11 @@ impl RawReply {
     }
 
     /// What it says, copied out of the mailbox; `None` when it claims more bytes than there can be.
-    pub(super) fn said<'a>(&self, mailbox: &Mailbox, out: &'a mut [u8; MAX_SAID]) -> Option<&'a [u8]> {
-        let out = out.get_mut(..usize::try_from(self.said_bytes).ok()?)?;
-        mailbox.read_said(out).ok()?;
+    #[inline]
+    pub(super) fn said(&self, mailbox: &Mailbox) -> Option<heapless::Vec<u8, MAX_SAID>> {
+        let mut out = heapless::Vec::new();
+        out.resize(usize::try_from(self.said_bytes).ok()?, 0).ok()?;
+        mailbox.read_said(&mut out).ok()?;
         Some(out)
     }
 
@@ -244,13 +267,11 @@ impl RawReply {
     }
 
     /// How each argument was resolved, as numbers, copied out of the mailbox; `None` when it claims more than there can be.
-    pub(super) fn resolutions<'a>(
-        &self,
-        mailbox: &Mailbox,
-        out: &'a mut [u8; MAX_TENSORS],
-    ) -> Option<&'a [u8]> {
-        let out = out.get_mut(..usize::try_from(self.resolution_count).ok()?)?;
-        mailbox.read_resolutions(out).ok()?;
+    #[inline]
+    pub(super) fn resolutions(&self, mailbox: &Mailbox) -> Option<heapless::Vec<u8, MAX_TENSORS>> {
+        let mut out = heapless::Vec::new();
+        out.resize(usize::try_from(self.resolution_count).ok()?, 0).ok()?;
+        mailbox.read_resolutions(&mut out).ok()?;
         Some(out)
     }
 }
@@ -283,7 +304,9 @@ impl Mailbox {
         if blob.len() > MAX_BLOB {
             return Err(limit);
         }
-        self.0.write(core::mem::offset_of!(Shared, blob), blob)?;
+        let (in_line, behind) = blob.split_at_checked(BLOB_IN_LINE).unwrap_or((blob, &[]));
+        self.0.write(BLOB.saturating_add(BLOB_IN_LINE), behind)?;
+        self.0.write(BLOB, in_line)?;
         let Shared { request: line, reply, .. } = self.shared();
         line.kind.store(request.kind, Ordering::Relaxed);
         line.kernel.store(request.kernel, Ordering::Relaxed);
@@ -317,17 +340,17 @@ impl Mailbox {
 
     /// How each argument was resolved, for the first `out.len()` of them, at most 256.
     fn read_resolutions(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
-        self.0.read(core::mem::offset_of!(Shared, resolutions), out)
+        self.0.read(RESOLUTIONS, out)
     }
 
     /// The first `out.len()` bytes, at most 256, of what the reply says.
     fn read_said(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
-        self.0.read(core::mem::offset_of!(Shared, said), out)
+        self.0.read(offset_of!(Shared, reply.said), out)
     }
 
     /// The first `out.len()` bytes, at most [`MAX_ANSWER`], of the answer.
     fn read_answer(&self, out: &mut [u8]) -> Result<(), OutOfRange> {
-        self.0.read(core::mem::offset_of!(Shared, answer), out)
+        self.0.read(offset_of!(Shared, reply.answer), out)
     }
 
     /// Tells the worker to end. It must be rung, whether it says that it sleeps or not.
@@ -381,9 +404,12 @@ impl Mailbox {
         said: &[u8],
         answer: &[u8],
     ) -> Result<bool, OutOfRange> {
-        self.0.write(core::mem::offset_of!(Shared, resolutions), resolutions)?;
-        self.0.write(core::mem::offset_of!(Shared, said), said)?;
-        self.0.write(core::mem::offset_of!(Shared, answer), answer)?;
+        self.0.write(offset_of!(Shared, reply.said), said)?;
+        self.0.write(offset_of!(Shared, reply.answer), answer)?;
+        let (in_line, behind) =
+            resolutions.split_at_checked(RESOLUTIONS_IN_LINE).unwrap_or((resolutions, &[]));
+        self.0.write(RESOLUTIONS.saturating_add(RESOLUTIONS_IN_LINE), behind)?;
+        self.0.write(RESOLUTIONS, in_line)?;
         let Shared { request, reply: line, .. } = self.shared();
         line.code.store(reply.code, Ordering::Relaxed);
         line.argument.store(reply.argument, Ordering::Relaxed);
@@ -417,7 +443,7 @@ impl ByteSource for BlobSource<'_> {
     }
 
     fn copy_out(&self, offset: usize, out: &mut [u8]) {
-        let start = core::mem::offset_of!(Shared, blob).saturating_add(offset);
+        let start = BLOB.saturating_add(offset);
         // The trait lets bytes of a range that is not there stay as they are.
         let _ = self.mailbox.0.read(start, out);
     }

@@ -60,7 +60,8 @@ pub(super) struct TaskHolds {
 /// What a task that is not over names of device memory. Dropping it lets go.
 #[derive(Debug)]
 pub(super) struct DeviceHolds {
-    records: Records,
+    /// `None` when nothing is held.
+    records: Option<Records>,
     identities: Vec<Identity>,
 }
 
@@ -112,9 +113,10 @@ impl Records {
         target: WorkerId,
         owner: impl Fn(OwnerInstanceId) -> Option<WorkerId>,
     ) -> Result<DeviceHolds, (usize, DeviceNameError)> {
-        let mut holds = DeviceHolds { records: self.clone(), identities: Vec::new() };
+        let mut holds = DeviceHolds { records: None, identities: Vec::new() };
         for (index, tensor) in tensors.iter().enumerate() {
             if let Some(identity) = self.hold_one(tensor, target, &owner).map_err(|error| (index, error))? {
+                holds.records.get_or_insert_with(|| self.clone());
                 holds.identities.push(identity);
             }
         }
@@ -192,10 +194,8 @@ impl std::error::Error for DeviceNameError {}
 
 impl Drop for DeviceHolds {
     fn drop(&mut self) {
-        if self.identities.is_empty() {
-            return;
-        }
-        let mut records = self.records.lock();
+        let Some(records) = &self.records else { return };
+        let mut records = records.lock();
         for identity in &self.identities {
             if let Some(record) = records.get_mut(identity) {
                 record.holds = record.holds.saturating_sub(1);

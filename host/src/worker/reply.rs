@@ -4,11 +4,10 @@ use core::fmt;
 use std::time::Duration;
 
 use bufabi_core::Code;
-use bufabi_core::wire::chip_args::MAX_TENSORS;
 
 use super::death::Death;
 use super::failure::Failure;
-use super::mailbox::{MAX_SAID, Mailbox, RawReply};
+use super::mailbox::{Mailbox, RawReply};
 use crate::consumer::Resolution;
 
 /// A leaf, by its place among those that were started with it.
@@ -125,19 +124,18 @@ pub(super) fn read(
         return Err(broken());
     }
     let code = Code::from_number(raw.code).ok_or_else(broken)?;
-    let said = &mut [0; MAX_SAID];
-    let said = raw.said(mailbox, said).ok_or_else(broken)?;
+    let said = raw.said(mailbox).ok_or_else(broken)?;
     if code == Code::WorkerDied {
-        return Err(TaskFailure::WorkerDied(Death::decode(said).ok_or_else(broken)?));
+        return Err(TaskFailure::WorkerDied(Death::decode(&said).ok_or_else(broken)?));
     }
     if code != Code::Ok {
-        let text = core::str::from_utf8(said).map_err(|_| broken())?;
+        let text = core::str::from_utf8(&said).map_err(|_| broken())?;
         let argument = usize::try_from(raw.argument).ok().filter(|_| raw.argument != u32::MAX);
         return Err(TaskFailure::Reported(Failure::new(code, argument, &text)));
     }
-    let numbers = &mut [0; MAX_TENSORS];
-    let numbers = raw.resolutions(mailbox, numbers).filter(|numbers| numbers.len() == tensors);
-    let resolutions = numbers.ok_or_else(broken)?.iter().map(|&number| resolution_of(number));
+    let numbers = raw.resolutions(mailbox).filter(|numbers| numbers.len() == tensors);
+    let numbers = numbers.ok_or_else(broken)?;
+    let resolutions = numbers.iter().map(|&number| resolution_of(number));
     let reply = Reply {
         resolutions: resolutions.collect::<Option<_>>().ok_or_else(broken)?,
         bytes_copied: raw.bytes_copied,

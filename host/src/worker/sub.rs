@@ -19,10 +19,8 @@ pub(super) fn run<K: Kernels + ?Sized>(
     let (tensors, scalars) = (blob.tensor_count(), blob.scalar_count());
     let too_many = |error: TooManyArguments| Failure::new(error.code(), None, &error);
     TooManyArguments::check(tensors, scalars).map_err(too_many)?;
-    for (index, tensor) in blob.tensors().enumerate() {
-        let import = consumer.import(&tensor.descriptor());
-        imports.push(import.map_err(|error| Failure::new(error.code(), Some(index), &error))?);
-    }
+    let imported = consumer.import_all(blob.tensors(), imports);
+    imported.map_err(|(index, error)| Failure::new(error.code(), Some(index), &error))?;
     let mut arguments = heapless::Vec::<HostArgument<'_>, MAX_TENSORS>::new();
     for (tensor, import) in blob.tensors().zip(imports.iter()) {
         let argument = HostArgument { import, view: tensor.view() };

@@ -1,12 +1,13 @@
 //! The wrapped buffers whose identities come from elsewhere, and what holds them.
 
 use std::collections::HashMap;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bufabi_core::owner_table::OwnerError;
 use bufabi_core::{Descriptor, Identity};
 
+use crate::owner::idle::Idle;
 use crate::owner::{OwnError, ReleaseError};
 
 /// What an endpoint wraps.
@@ -14,7 +15,7 @@ use crate::owner::{OwnError, ReleaseError};
 pub(in crate::owner) struct Wraps {
     live: Mutex<HashMap<Identity, Wrap>>,
     /// Told whenever no task holds some wrapped buffer any more.
-    idle: Condvar,
+    idle: Idle,
 }
 
 #[derive(Debug)]
@@ -69,7 +70,7 @@ impl Wraps {
             if wrap.is_abandoned {
                 live.remove(&identity);
             }
-            self.idle.notify_all();
+            self.idle.tell(&live);
         }
     }
 
@@ -107,7 +108,7 @@ impl Wraps {
             if left.is_zero() {
                 return Err(ReleaseError::TimedOut { identity, holds });
             }
-            live = self.idle.wait_timeout(live, left).unwrap_or_else(PoisonError::into_inner).0;
+            live = self.idle.wait(live, left);
         }
     }
 

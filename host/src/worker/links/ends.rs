@@ -34,12 +34,13 @@ impl<W> Links<W> {
                 self.watch.add_process(leaf.as_fd(), leaf_token(lane))?;
                 entry.is_orphan = true;
             }
-            match entry.mailbox.reply(entry.sequence) {
+            let over = match entry.mailbox.reply(entry.sequence) {
                 Some(reply) => self.take(lane, Ok(reply)),
                 None if !entry.is_orphan => self.take(lane, Err(death)),
                 // Until the leaf has ended too, it may touch what its task names.
-                None => {}
-            }
+                None => None,
+            };
+            self.over.extend(over);
         }
         Ok(())
     }
@@ -51,7 +52,8 @@ impl<W> Links<W> {
         }
         entry.is_orphan = false;
         if let Some(death) = entry.death.clone() {
-            self.take(lane, Err(death));
+            let over = self.take(lane, Err(death));
+            self.over.extend(over);
         }
         Ok(())
     }

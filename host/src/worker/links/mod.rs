@@ -216,7 +216,11 @@ impl<W> Links<W> {
         }
         match waited {
             Waited::Ready(Found::Else(ready)) => return Ok(Next::Ready(ready)),
-            Waited::Ready(Found::Reply(lane, reply)) => self.take(lane, Ok(reply)),
+            Waited::Ready(Found::Reply(lane, reply)) => {
+                if let Some(over) = self.take(lane, Ok(reply)) {
+                    return Ok(Next::Over(over));
+                }
+            }
             Waited::Woken => {}
             Waited::TimedOut => return Ok(Next::TimedOut),
         }
@@ -224,11 +228,10 @@ impl<W> Links<W> {
     }
 
     /// Takes what was under way off a lane.
-    fn take(&mut self, lane: usize, outcome: Result<RawReply, Death>) {
-        if let Some(work) = self.lanes.get_mut(lane).and_then(|lane| lane.work.take()) {
-            self.first = lane.saturating_add(1);
-            self.over.push_back(Over { lane, work, outcome });
-        }
+    fn take(&mut self, lane: usize, outcome: Result<RawReply, Death>) -> Option<Over<W>> {
+        let work = self.lanes.get_mut(lane)?.work.take()?;
+        self.first = lane.saturating_add(1);
+        Some(Over { lane, work, outcome })
     }
 }
 

@@ -15,7 +15,7 @@ use crate::worker::error::SpawnError;
 use crate::worker::failure::Failure;
 use crate::worker::hello::Hello;
 use crate::worker::kernel::Kernels;
-use crate::worker::mailbox::{MAX_SAID, Mailbox, RawReply, Request, RequestKind};
+use crate::worker::mailbox::{Mailbox, RawReply, Request, RequestKind};
 use crate::worker::serve::{Inherited, serve_chip, serve_sub};
 use crate::worker::wait::{Spin, Waited, wait};
 use crate::worker::{WaitPolicy, WorkerKind, WorkerSpec, host};
@@ -137,15 +137,14 @@ impl<W> Links<W> {
     /// Who a leaf says that it is, or why it, or the worker above it, does not start.
     fn hello_in(&self, lane: usize, reply: &RawReply) -> Result<Hello, SpawnError> {
         let lane = self.lanes.get(lane).ok_or(SpawnError::MessageBroken)?;
-        let said = &mut [0; MAX_SAID];
-        let said = reply.said(&lane.mailbox, said).ok_or(SpawnError::MessageBroken)?;
+        let said = reply.said(&lane.mailbox).ok_or(SpawnError::MessageBroken)?;
         let Some(code) = Code::from_number(reply.code).filter(|&code| code != Code::Ok) else {
-            return Hello::read(said).ok_or(SpawnError::MessageBroken);
+            return Hello::read(&said).ok_or(SpawnError::MessageBroken);
         };
         // A host worker answers this for itself: when it starts, all of its leaves have.
         let host = self.links.get(lane.link).filter(|link| link.is_host);
         let worker = host.map_or(&lane.path, |host| &host.path).clone();
-        Err(SpawnError::Leaf { worker, failure: Failure::new(code, None, &String::from_utf8_lossy(said)) })
+        Err(SpawnError::Leaf { worker, failure: Failure::new(code, None, &String::from_utf8_lossy(&said)) })
     }
 
     fn await_hello(&mut self, index: usize, spin: &mut Spin, until: Instant) -> Result<RawReply, SpawnError> {
