@@ -123,7 +123,7 @@ fn computed_in_place() {
 }
 
 fn other_chip() {
-    let (_endpoint, mut workers, [chip0, chip1, sub]) = tree();
+    let (endpoint, mut workers, [chip0, chip1, sub]) = tree();
     let (mine, theirs) = (malloc(&mut workers, chip0, 16), malloc(&mut workers, chip1, 16));
     let windows = [chip0, chip1].map(|chip| {
         let part = WindowPart { nbytes: 16, access: Access::ReadWrite };
@@ -152,6 +152,15 @@ fn other_chip() {
     let error = DeviceNameError::OtherChip { owner: None, target: chip0, identity: stranger };
     let refused = workers.submit(chip0, &copy_task(&tensors, &TAGS)).unwrap_err();
     assert_eq!(refused, SubmitError::Device { argument: 0, error });
+    // The chip's own memory by its right address, which a host's endpoint has named.
+    let Body::DeviceMalloc { base } = mine.descriptor().body() else { panic!("other memory") };
+    let mut named = endpoint.wrap_device_malloc(base, 16, Access::ReadWrite).unwrap();
+    let tensors = [named.tensor(&view).unwrap(), numbers(&mine)];
+    let error = DeviceNameError::OfHost { identity: named.identity() };
+    let refused = workers.submit(chip0, &copy_task(&tensors, &TAGS)).unwrap_err();
+    assert_eq!(refused, SubmitError::Device { argument: 0, error });
+    assert_eq!(refused.code(), Code::DeviceOtherChip);
+    assert_eq!(named.release(), Ok(()));
     // Nothing of what was refused holds anything.
     workers.free(chip0, mine.identity(), soon()).unwrap();
     workers.free(chip1, theirs.identity(), soon()).unwrap();

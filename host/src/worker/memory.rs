@@ -327,7 +327,9 @@ impl Workers {
     pub(super) fn hold(&self, worker: WorkerId, tensors: &[Tensor]) -> Result<TaskHolds, SubmitError> {
         let own = self.endpoint.hold(tensors);
         let own = own.map_err(|(argument, error)| SubmitError::Own { argument, error })?;
-        let device = self.records.hold(tensors, worker, |owner| self.links.chip(owner).map(WorkerId));
+        let device = self.records.hold(tensors, worker, self.endpoint.owner_instance_id(), |owner| {
+            self.links.chip(owner).map(WorkerId)
+        });
         let device = device.map_err(|(argument, error)| SubmitError::Device { argument, error })?;
         Ok(TaskHolds { _own: own, _device: device })
     }

@@ -24,6 +24,11 @@ pub enum DeviceNameError {
         /// Which memory.
         identity: Identity,
     },
+    /// This process's own endpoint wrapped it, which is no chip: that such memory is there, and whose, only its chip can say.
+    OfHost {
+        /// Which memory.
+        identity: Identity,
+    },
     /// It is not live there: it was freed, or never existed.
     NotLive {
         /// The chip.
@@ -111,11 +116,13 @@ impl Records {
         &self,
         tensors: &[Tensor],
         target: WorkerId,
+        here: OwnerInstanceId,
         owner: impl Fn(OwnerInstanceId) -> Option<WorkerId>,
     ) -> Result<DeviceHolds, (usize, DeviceNameError)> {
         let mut holds = DeviceHolds { records: None, identities: Vec::new() };
         for (index, tensor) in tensors.iter().enumerate() {
-            if let Some(identity) = self.hold_one(tensor, target, &owner).map_err(|error| (index, error))? {
+            let held = self.hold_one(tensor, target, here, &owner);
+            if let Some(identity) = held.map_err(|error| (index, error))? {
                 holds.records.get_or_insert_with(|| self.clone());
                 holds.identities.push(identity);
             }
@@ -127,6 +134,7 @@ impl Records {
         &self,
         tensor: &Tensor<RawTensor>,
         target: WorkerId,
+        here: OwnerInstanceId,
         owner: impl Fn(OwnerInstanceId) -> Option<WorkerId>,
     ) -> Result<Option<Identity>, DeviceNameError> {
         let descriptor = tensor.descriptor();
@@ -140,6 +148,9 @@ impl Records {
             | BackendKind::ForkCow => return Ok(None),
         };
         let identity = descriptor.identity();
+        if is_chips_own && identity.owner_instance_id() == here {
+            return Err(DeviceNameError::OfHost { identity });
+        }
         let owner = owner(identity.owner_instance_id());
         if is_chips_own && owner != Some(target) {
             return Err(DeviceNameError::OtherChip { owner, target, identity });
@@ -162,7 +173,7 @@ impl DeviceNameError {
     #[must_use]
     pub const fn code(self) -> Code {
         match self {
-            Self::OtherChip { .. } => Code::DeviceOtherChip,
+            Self::OtherChip { .. } | Self::OfHost { .. } => Code::DeviceOtherChip,
             Self::NotLive { .. } => Code::DeviceNotLive,
             Self::Claim(error) => error.code(),
         }
@@ -181,6 +192,10 @@ impl fmt::Display for DeviceNameError {
                 f,
                 "{identity} is memory of a chip that is not there, and the task goes to worker number {}",
                 target.0
+            ),
+            Self::OfHost { identity } => write!(
+                f,
+                "{identity} is device memory that this process has named, and only the chip that owns it can name it for tasks"
             ),
             Self::NotLive { owner, identity } => {
                 write!(f, "{identity} is no live memory of worker number {}", owner.0)
