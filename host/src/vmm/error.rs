@@ -19,6 +19,11 @@ pub enum VmmError {
         /// Who it was.
         owner: OwnerInstanceId,
     },
+    /// The owner's process has no file descriptor left to answer with.
+    OwnerExhausted {
+        /// Who it is.
+        owner: OwnerInstanceId,
+    },
     /// The owner exports nothing under that handle, or no longer.
     HandleUnknown {
         /// The handle.
@@ -291,6 +296,7 @@ impl VmmError {
     pub fn code(self) -> Code {
         match self {
             Self::OwnerGone { .. } => Code::VmmOwnerGone,
+            Self::OwnerExhausted { .. } => Code::NoFileDescriptor,
             Self::HandleUnknown { .. } => Code::VmmHandleUnknown,
             Self::PeerEnded { .. } => Code::PeerEnded,
             Self::NotPermitted { .. } => Code::VmmNotPermitted,
@@ -309,6 +315,8 @@ impl VmmError {
             Self::DeviceUnknown { .. } => Code::VmmDeviceUnknown,
             Self::TimedOut { .. } => Code::TimedOut,
             Self::BrokerForeign { .. } => Code::VmmBrokerForeign,
+            // It ended, or had to make room: nobody said anything wrong.
+            Self::ReplyBroken(ReplyFault::Closed) => Code::VmmOwnerGone,
             Self::ReplyBroken(_) => Code::VmmReplyBroken,
             Self::FileMissing => Code::VmmFileMissing,
             Self::NotSealed => Code::VmmNotSealed,
@@ -353,6 +361,9 @@ impl fmt::Display for VmmError {
         match *self {
             Self::OwnerGone { owner } => write!(f, "the owner {owner}, or its broker, is gone"),
             Self::PeerEnded { pid } => write!(f, "process {pid}, which was to be permitted, has ended"),
+            Self::OwnerExhausted { owner } => {
+                write!(f, "the process of the owner {owner} has no file descriptor left")
+            }
             Self::HandleUnknown { handle } => {
                 write!(f, "handle {handle:#x} was revoked, or never was")
             }

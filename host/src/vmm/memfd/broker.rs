@@ -159,11 +159,19 @@ impl Broker {
     /// No descriptor is left for whoever waits. Left waiting, it would keep the event loop awake for ever.
     fn turn_one_away(&mut self, served: &mut Served) -> Result<(), BrokerError> {
         self.spare = None;
-        // Closed at once, so that there is room for the next one's.
-        let turned_away = socket::accept(self.listener.as_fd()).map(|socket| socket.is_some());
+        let turned_away = socket::accept(self.listener.as_fd()).map(|socket| match socket {
+            Some(socket) => {
+                // What it asks is of no interest, but left unread it would be answered with a reset.
+                let _ = socket::receive(socket.as_fd(), &mut [0; RawRequest::SIZE]);
+                let refusal = RawReply::refusal(Refusal::NoFileDescriptor);
+                // Closed at once, so that there is room for the next one's.
+                socket::send(socket.as_fd(), refusal.as_bytes(), None).is_ok()
+            }
+            None => false,
+        });
         self.spare = spare(&self.listener).ok();
         // Somebody else in this process may have taken the spare one's place: whoever waits then waits on.
-        served.dropped = served.dropped.saturating_add(u64::from(turned_away?));
+        served.refusals = served.refusals.saturating_add(u64::from(turned_away?));
         Ok(())
     }
 

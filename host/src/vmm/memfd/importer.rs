@@ -79,8 +79,8 @@ fn exchange(
     }
     let process = server_process(server.pid, owner)?;
     match socket::send(socket.as_fd(), RawRequest::new(handle).as_bytes(), None) {
-        Ok(()) => {}
-        Err(OsError { errno: libc::EPIPE | libc::ECONNRESET, .. }) => return Err(Failure::Closed),
+        // A broker that turns everybody away may have answered before it was asked.
+        Ok(()) | Err(OsError { errno: libc::EPIPE | libc::ECONNRESET, .. }) => {}
         Err(error) => return Err(error.into()),
     }
     let received = wait_for_reply(socket.as_fd(), process.as_ref(), owner, until, timed_out)?;
@@ -101,6 +101,7 @@ fn exchange(
         (Err(Refusal::RequestBroken), None) => {
             Err(VmmError::ReplyBroken(ReplyFault::CallsRequestBroken).into())
         }
+        (Err(Refusal::NoFileDescriptor), None) => Err(VmmError::OwnerExhausted { owner }.into()),
     }
 }
 
@@ -136,7 +137,11 @@ fn wait_for_reply(
             Ok(None) if ready.process => return Err(VmmError::OwnerGone { owner }.into()),
             Ok(None) if Instant::now() >= until => return Err(timed_out.into()),
             Ok(None) => {}
-            Err(OsError { errno: libc::ECONNRESET, .. }) => return Err(Failure::Closed),
+            // The broker closed before it had read the request. What it said before is still there.
+            Err(OsError { errno: libc::ECONNRESET, .. }) => {
+                let received = socket::receive(socket, &mut bytes);
+                return received.ok().flatten().map(|received| (bytes, received)).ok_or(Failure::Closed);
+            }
             Err(error) => return Err(error.into()),
         }
     }

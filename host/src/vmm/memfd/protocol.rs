@@ -81,11 +81,17 @@ pub(super) enum Refusal {
     NotPermitted,
     /// The request keeps to no form.
     RequestBroken,
+    /// The owner's process has no file descriptor left to answer with.
+    NoFileDescriptor,
 }
 
 impl Refusal {
-    const ALL: [(u32, Self); 3] =
-        [(1, Self::HandleUnknown), (2, Self::NotPermitted), (3, Self::RequestBroken)];
+    const ALL: [(u32, Self); 4] = [
+        (1, Self::HandleUnknown),
+        (2, Self::NotPermitted),
+        (3, Self::RequestBroken),
+        (4, Self::NoFileDescriptor),
+    ];
 
     fn status(self) -> u32 {
         Self::ALL.into_iter().find(|(_, refusal)| *refusal == self).map_or(u32::MAX, |(status, _)| status)
@@ -242,8 +248,8 @@ mod tests {
         assert!(matches!(RawReply::decode(reply.as_bytes()), Ok(Ok(_))));
         let short = RawReply::decode(&reply.as_bytes()[..71]).map(|_| ());
         assert_eq!(short, Err(ReplyFault::Length { found: 71 }));
-        reply.status = U32::new(4);
-        assert_eq!(RawReply::decode(reply.as_bytes()).map(|_| ()), Err(ReplyFault::Status { found: 4 }));
+        reply.status = U32::new(5);
+        assert_eq!(RawReply::decode(reply.as_bytes()).map(|_| ()), Err(ReplyFault::Status { found: 5 }));
         reply.magic[7] = b'2';
         assert_eq!(RawReply::decode(reply.as_bytes()).map(|_| ()), Err(ReplyFault::Magic));
     }
