@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::process::Command;
 
-use crate::{Ran, bufabi, folder, vectors};
+use serde_json::json;
+
+use crate::{Ran, bufabi, bufabi_with, folder, vectors};
 
 /// The first record of each rule in a vector file, `-` aside.
 fn first_of_each_rule(file: &str, skip: usize) -> BTreeMap<String, String> {
@@ -174,16 +176,11 @@ fn what_is_no_record_is_told_at_once() {
 
     let ran = bufabi(&["inspect", folder.to_str().unwrap()]);
     assert_eq!(ran.status, 2);
-    assert!(ran.complaint.ends_with(": is a directory, not a file\n"), "{}", ran.complaint);
-
-    assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
-    let ran = bufabi(&["inspect", &path("pipe")]);
-    assert_eq!(ran.status, 2);
-    assert!(ran.complaint.ends_with(": is a pipe, not a file\n"), "{}", ran.complaint);
+    assert!(ran.complaint.ends_with(": is a directory, neither a file nor a pipe\n"), "{}", ran.complaint);
 
     let ran = bufabi(&["inspect", "/dev/zero"]);
     assert_eq!(ran.status, 2);
-    assert!(ran.complaint.ends_with(": is a device, not a file\n"), "{}", ran.complaint);
+    assert!(ran.complaint.ends_with(": is a device, neither a file nor a pipe\n"), "{}", ran.complaint);
 
     let ran = bufabi(&["inspect", &path("missing")]);
     assert_eq!(ran.status, 2);
@@ -213,4 +210,33 @@ fn what_is_no_record_is_told_at_once() {
         assert!(ran.complaint.contains(why), "{}", ran.complaint);
     }
     assert_eq!(bufabi(&["inspect"]).status, 2);
+}
+
+#[test]
+fn a_pipe_is_read_to_its_end_whatever_it_is_called_and_up_to_a_limit() {
+    let hex = first_of_each_rule("tensors.txt", 0)["shape_zero"].clone();
+    let bytes: Vec<u8> =
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+    let fields_of = |ran: &Ran| -> serde_json::Value {
+        let told: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+        assert_eq!((ran.status, &told["broken"]["rule"]), (1, &json!("shape_zero")));
+        told["records"].clone()
+    };
+    let expected = fields_of(&bufabi(&["inspect", "--json", "--hex", &hex]));
+    for name in ["-", "/dev/stdin", "/proc/self/fd/0"] {
+        assert_eq!(fields_of(&bufabi_with(&["inspect", "--json", name], &bytes)), expected, "{name}");
+    }
+    let pipe = folder("inspect-pipe").join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    std::thread::scope(|scope| {
+        scope.spawn(|| fs::write(&pipe, &bytes).unwrap());
+        assert_eq!(fields_of(&bufabi(&["inspect", "--json", pipe.to_str().unwrap()])), expected);
+    });
+    let most = 4 << 20;
+    let ran = bufabi_with(&["inspect", "--as", "tensor", "-"], &vec![0; most]);
+    assert_eq!(ran.status, 1);
+    assert!(ran.out.contains("found 4194304"), "{}", ran.out);
+    let ran = bufabi_with(&["inspect", "-"], &vec![0; most + 1]);
+    assert_eq!(ran.status, 2);
+    assert!(ran.complaint.starts_with("bufabi: -: a pipe is read up to 4194304 bytes"), "{}", ran.complaint);
 }

@@ -33,13 +33,13 @@ Examples:
   bufabi inspect --hex \"$(sed -n 2p tests/vectors/tensors.txt | cut -d' ' -f1)\"
   bufabi inspect --as blob --hex 0000000000000000 --json
   bufabi inspect --hex 4253000201000000a0a1a2a3a4a5a6a7
-  sed -n 2p tests/vectors/descriptors.txt | cut -d' ' -f1 | xxd -r -p > record && bufabi inspect record"
+  sed -n 2p tests/vectors/descriptors.txt | cut -d' ' -f1 | xxd -r -p | bufabi inspect -"
 )]
 pub(crate) struct Inspect {
     /// The record, in hex digits.
     #[arg(long)]
     hex: Option<String>,
-    /// The record, in a file.
+    /// The record, in a file or a pipe; `-` is standard input.
     file: Option<PathBuf>,
     /// What it is.
     #[arg(long = "as", value_name = "KIND")]

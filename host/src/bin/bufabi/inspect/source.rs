@@ -1,11 +1,18 @@
-//! Where the bytes to inspect come from: the command line, or a regular file of which only what is asked for is read.
+//! Where the bytes to inspect come from: the command line, a regular file of which only what is asked for is read, or a pipe, which
+//! is read to its end.
 
 use std::fs::{self, File, FileType};
-use std::io;
+use std::io::{self, Read, stdin};
 use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
 use crate::failure::Failure;
+
+/// Bytes that a pipe may give: a hundred times what the largest record of a task has.
+const PIPE_LIMIT: u64 = 4 << 20;
+
+/// What standard input is called.
+const STANDARD_INPUT: &str = "-";
 
 /// Bytes that can be read from any place on.
 pub(super) enum Source {
@@ -27,16 +34,37 @@ impl Source {
         Ok(Self::Bytes(bytes))
     }
 
-    /// A regular file. Anything else is refused before it is opened: opening a pipe or a device can wait, or do something.
+    /// A regular file, a pipe, or standard input, which is `-`. Anything else is refused before it is opened: opening a device can wait,
+    /// or do something.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let refuse = |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+        if path.as_os_str() == STANDARD_INPUT {
+            return Self::read_all(stdin().lock()).map_err(|error| refuse(&error));
+        }
         let found = fs::metadata(path).map_err(|error| refuse(&error))?;
-        if !found.is_file() {
-            return Err(refuse(&format_args!("is {}, not a file", kind(found.file_type()))));
+        if !found.is_file() && !found.file_type().is_fifo() {
+            let kind = kind(found.file_type());
+            return Err(refuse(&format_args!("is {kind}, neither a file nor a pipe")));
         }
         let file = File::open(path).map_err(|error| refuse(&error))?;
-        let len = file.metadata().map_err(|error| refuse(&error))?.len();
-        Ok(Self::File { file, len })
+        // What has that name may be something else by now.
+        let found = file.metadata().map_err(|error| refuse(&error))?;
+        if found.is_file() {
+            return Ok(Self::File { file, len: found.len() });
+        }
+        Self::read_all(file).map_err(|error| refuse(&error))
+    }
+
+    /// All that there is to read, of which there may be only so much.
+    fn read_all(from: impl Read) -> io::Result<Self> {
+        let mut bytes = Vec::new();
+        from.take(PIPE_LIMIT.saturating_add(1)).read_to_end(&mut bytes)?;
+        if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > PIPE_LIMIT {
+            let message =
+                format!("a pipe is read up to {PIPE_LIMIT} bytes, and this one has more; a file may");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+        }
+        Ok(Self::Bytes(bytes))
     }
 
     /// Bytes that there are.
@@ -69,8 +97,6 @@ impl Source {
 fn kind(found: FileType) -> &'static str {
     if found.is_dir() {
         "a directory"
-    } else if found.is_fifo() {
-        "a pipe"
     } else if found.is_socket() {
         "a socket"
     } else if found.is_char_device() || found.is_block_device() {
