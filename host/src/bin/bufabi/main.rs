@@ -15,6 +15,7 @@ mod run;
 mod table;
 mod talk;
 mod terminal;
+mod whole_file;
 
 use std::io::{Write, stdout};
 use std::process::ExitCode;

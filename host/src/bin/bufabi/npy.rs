@@ -3,13 +3,12 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use bufabi_core::DType;
-use bufabi_host::sys::OsError;
-use bufabi_host::sys::file::{create_unnamed, give_name};
 use npyz::{Endianness, NpyHeader, Order, TypeChar, TypeStr, WriteOptions, WriterBuilder};
+
+use crate::whole_file::write_whole;
 
 /// Bytes of a header, at most: what NumPy itself reads.
 const HEADER_LIMIT: u64 = 10_000;
@@ -90,7 +89,6 @@ pub(crate) fn write(
     shape: &[u32],
     data: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     if path.file_name().is_none() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "names no file"));
     }
@@ -98,60 +96,7 @@ pub(crate) fn write(
     if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "is there already, and is no file"));
     }
-    let folder = folder.unwrap_or_else(|| Path::new("."));
-    match create_unnamed(folder) {
-        // Whoever is killed meanwhile leaves nothing.
-        Ok(file) => {
-            let file = write_to(file, dtype, shape, data)?;
-            match give_name(file.as_fd(), path) {
-                Err(OsError { errno: libc::EEXIST, .. }) => replace(&file, folder, path),
-                named => named.map_err(|error| io::Error::from_raw_os_error(error.errno)),
-            }
-        }
-        // A file system that knows no files without a name.
-        Err(OsError { errno: libc::EOPNOTSUPP | libc::EISDIR, .. }) => {
-            let (file, hidden) = create_hidden(folder)?;
-            let written = write_to(file, dtype, shape, data).and_then(|_| fs::rename(&hidden, path));
-            if written.is_err() {
-                // The first error is the one to tell.
-                let _ = fs::remove_file(&hidden);
-            }
-            written
-        }
-        Err(error) => Err(io::Error::from_raw_os_error(error.errno)),
-    }
-}
-
-/// Puts a file that has no name in the place of the one at `path`. For a moment it has a hidden name beside it.
-fn replace(file: &File, folder: &Path, path: &Path) -> io::Result<()> {
-    let hidden = hidden_name(folder, |hidden| {
-        give_name(file.as_fd(), hidden).map_err(|error| io::Error::from_raw_os_error(error.errno))
-    });
-    let (_, hidden) = hidden?;
-    fs::rename(&hidden, path).inspect_err(|_| {
-        // The first error is the one to tell.
-        let _ = fs::remove_file(&hidden);
-    })
-}
-
-/// A new file in `folder`, under a hidden name.
-fn create_hidden(folder: &Path) -> io::Result<(File, PathBuf)> {
-    hidden_name(folder, |path| File::create_new(path))
-}
-
-/// Makes something under a name of its own that is short whatever the file will be called.
-fn hidden_name<T>(folder: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
-    let mut number = 0_u32;
-    loop {
-        let path = folder.join(format!(".bufabi-{}-{number}", std::process::id()));
-        match make(&path) {
-            // Of a process of that number that was killed, or that has it in another namespace.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < u32::MAX => {
-                number = number.saturating_add(1);
-            }
-            made => return made.map(|made| (made, path)),
-        }
-    }
+    write_whole(path, |file| write_to(file, dtype, shape, data))
 }
 
 fn write_to(
