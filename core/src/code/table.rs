@@ -231,6 +231,8 @@ codes! {
     222 ShmNotAnObject "shm_not_an_object" Sender;
     /// No worker has a task, so none can finish.
     223 WorkerIdle "worker_idle" Caller;
+    /// The caller had its wait ended before anything came of it.
+    224 Interrupted "interrupted" Caller;
 
     // The C boundary.
     /// A pointer is NULL.

@@ -104,6 +104,7 @@
 #define BUFABI_STATUS_KERNEL_SCALAR 221 /* fault of: caller */
 #define BUFABI_STATUS_SHM_NOT_AN_OBJECT 222 /* fault of: sender */
 #define BUFABI_STATUS_WORKER_IDLE 223 /* fault of: caller */
+#define BUFABI_STATUS_INTERRUPTED 224 /* fault of: caller */
 #define BUFABI_STATUS_NULL_POINTER 256 /* fault of: caller */
 #define BUFABI_STATUS_MISALIGNED 257 /* fault of: caller */
 #define BUFABI_STATUS_OVERLAPPING_ARGUMENTS 258 /* fault of: caller */

@@ -82,6 +82,8 @@ pub enum WaitError {
         /// Its task.
         task: u64,
     },
+    /// What the caller gave [`watch_interrupt`](super::Workers::watch_interrupt) can be read; the tasks go on.
+    Interrupted,
     /// The operating system refused to wait.
     Os(OsError),
     /// This process is a fork of the one that started the workers.
@@ -182,6 +184,7 @@ impl WaitError {
         match self {
             Self::Idle => Code::WorkerIdle,
             Self::TimedOut { .. } => Code::TimedOut,
+            Self::Interrupted => Code::Interrupted,
             Self::Os(error) => error.code(),
             Self::Forked { .. } => Code::Forked,
         }
@@ -227,6 +230,7 @@ impl fmt::Display for WaitError {
             Self::TimedOut { busy, worker: WorkerId(index), task } => {
                 write!(f, "{busy} workers did not finish in time, among them number {index} with task {task}")
             }
+            Self::Interrupted => f.write_str("the wait was interrupted, and the tasks go on"),
             Self::Os(error) => error.fmt(f),
             Self::Forked { creator, here } => forked(creator, here, f),
         }

@@ -364,7 +364,9 @@ impl Workers {
         while self.has_question(worker) {
             match self.next_answer(until) {
                 Ok(()) => {}
-                Err(WaitError::TimedOut { .. }) => return Err(MemoryError::TimedOut { worker }),
+                Err(WaitError::TimedOut { .. } | WaitError::Interrupted) => {
+                    return Err(MemoryError::TimedOut { worker });
+                }
                 Err(error) => return Err(MemoryError::Wait(error)),
             }
         }

@@ -1,6 +1,7 @@
 //! The parent's side: it starts workers, hands them tasks, several at once, and waits for the first that is over.
 
 use std::collections::VecDeque;
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
 use bufabi_core::task_args::Scratch;
@@ -10,7 +11,7 @@ use zerocopy::IntoBytes;
 use super::death::Death;
 use super::error::{SpawnError, SubmitError, WaitError};
 use super::kernel::Kernels;
-use super::links::{Links, Next, Over};
+use super::links::{FIRST_OTHER, Links, Next, Over};
 use super::mailbox::{MAX_BLOB, MemoryCall, Request, RequestKind};
 use super::records::{Records, TaskHolds};
 use super::reply::{Completion, KeptImport, TaskFailure, WorkerId, read};
@@ -20,6 +21,9 @@ use crate::owner::Endpoint;
 use crate::remote::is_remote;
 use crate::sys::OsError;
 use crate::sys::process::current_pid;
+
+/// Among what the watch tells: the caller's own descriptor.
+const INTERRUPT: u64 = FIRST_OTHER;
 
 /// A task for one worker.
 #[derive(Clone, Copy, Debug)]
@@ -364,13 +368,22 @@ impl Workers {
                     asked.push((worker, Some(answer)));
                 }
                 Ok(Event::Answer(worker, kind, answer)) => self.note_late(worker, kind, answer),
-                Err(WaitError::TimedOut { .. }) => {
+                Err(WaitError::TimedOut { .. } | WaitError::Interrupted) => {
                     asked.extend(waiting.into_iter().chain(untold).map(|worker| (worker, None)));
                     return Ok(asked);
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// From now on a wait for tasks ends with [`WaitError::Interrupted`] as soon as `fd` can be read, and what a chip is asked counts as
+    /// not answered in time.
+    ///
+    /// # Errors
+    /// [`OsError`].
+    pub fn watch_interrupt(&self, fd: BorrowedFd<'_>) -> Result<(), OsError> {
+        self.links.watch().add_socket(fd, INTERRUPT)
     }
 
     fn check_process(&self) -> Result<(), WaitError> {
@@ -385,13 +398,16 @@ impl Workers {
                 return Err(WaitError::Idle);
             }
             let nothing = || None::<core::convert::Infallible>;
+            let mut is_interrupted = false;
+            let told = |token| is_interrupted |= token == INTERRUPT;
             match self
                 .links
-                .next(&mut self.spin, Some(until), nothing, |_| {}, |_| {})
+                .next(&mut self.spin, Some(until), nothing, |_| {}, told)
                 .map_err(WaitError::Os)?
             {
                 Next::Over(over) => return Ok(self.complete(over)),
                 Next::Ready(never) => match never {},
+                Next::Woken if is_interrupted => return Err(WaitError::Interrupted),
                 Next::Woken => {}
                 Next::TimedOut => {
                     let busy = self.links.busy().count();

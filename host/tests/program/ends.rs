@@ -136,6 +136,25 @@ fn a_signal_ends_the_run_and_leaves_nothing() {
     }
 }
 
+/// How often a process has gone to sleep.
+fn sleeps(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.unwrap().trim().parse().unwrap()
+}
+
+#[test]
+fn a_run_that_waits_sleeps_until_something_happens() {
+    let folder = folder("asleep");
+    let child = start(&endless(&folder));
+    children(child.id(), 2);
+    let before = sleeps(child.id());
+    sleep(Duration::from_millis(500));
+    assert_eq!(sleeps(child.id()), before, "it looked whether something had happened");
+    signal("-INT", child.id());
+    assert_eq!(ended(child), (3, "bufabi: interrupted\n".to_owned()));
+}
+
 #[test]
 fn a_signal_that_is_ignored_from_the_start_stays_so() {
     let graph = endless(&folder("ignored"));

@@ -65,6 +65,8 @@ impl Run {
         let specs = tree::specs(&graph.workers).map_err(in_file)?;
         let workers = Workers::spawn(&endpoint, &specs, &StandardKernels, WaitPolicy::default())
             .map_err(Failure::machine)?;
+        workers.watch_interrupt(interrupt.fd()).map_err(Failure::machine)?;
+        interrupt.check_woken()?;
         let capacities = schedule::capacities(&graph);
         let mut orchestrator =
             Orchestrator::with_capacities(workers, &capacities).map_err(Failure::machine)?;

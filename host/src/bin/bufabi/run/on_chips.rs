@@ -68,14 +68,17 @@ impl Chips<'_> {
 
     fn malloc(&mut self, entry: &graph::Buffer) -> Result<DeviceBuffer, Failure> {
         let chip = self.owner(entry)?;
-        self.workers.malloc(chip, entry.nbytes, entry.access, deadline(self.limit)).map_err(refused)
+        self.workers
+            .malloc(chip, entry.nbytes, entry.access, deadline(self.limit))
+            .map_err(|error| self.not_to_be_had(error))
     }
 
     /// Allocates what other chips import, once they may.
     fn shareable(&mut self, entry: &graph::Buffer) -> Result<DeviceBuffer, Failure> {
         let chip = self.owner(entry)?;
         let (nbytes, access, listed) = (entry.nbytes, entry.access, Admission::Listed);
-        self.workers.create_shareable(chip, nbytes, access, listed, deadline(self.limit)).map_err(refused)
+        let made = self.workers.create_shareable(chip, nbytes, access, listed, deadline(self.limit));
+        made.map_err(|error| self.not_to_be_had(error))
     }
 
     /// Lets those chips import a buffer that have a task which names it.
@@ -93,7 +96,7 @@ impl Chips<'_> {
         if leaves.is_empty() {
             return Ok(());
         }
-        self.workers.permit(buffer, &leaves, deadline(self.limit)).map_err(refused)
+        self.workers.permit(buffer, &leaves, deadline(self.limit)).map_err(|error| self.refused(error))
     }
 
     /// Carves windows: chips whose windows have the same parts are one domain.
@@ -127,7 +130,8 @@ impl Chips<'_> {
             let chips: Vec<WorkerId> = members.iter().map(|&(chip, _)| chip).collect();
             let first = members.first().and_then(|(_, places)| places.first().copied()).unwrap_or(0);
             let domain = self.workers.create_domain(&chips, &parts, deadline(self.limit));
-            let domain = domain.map_err(|error| refused(error).at(&format!("buffers[{first}]")))?;
+            let domain =
+                domain.map_err(|error| self.not_to_be_had(error).at(&format!("buffers[{first}]")))?;
             for ((_, places), window) in members.iter().zip(domain.windows()) {
                 for (&place, &buffer) in places.iter().zip(window) {
                     if let Some(place) = made.get_mut(place) {
@@ -143,7 +147,9 @@ impl Chips<'_> {
     /// Writes first content of a buffer, which nobody has named yet.
     pub(super) fn fill(&mut self, to: &mut OnChip, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         let (chip, identity) = (to.buffer.worker(), to.buffer.identity());
-        self.workers.fill(chip, identity, offset, bytes, deadline(self.limit)).map_err(refused)?;
+        self.workers
+            .fill(chip, identity, offset, bytes, deadline(self.limit))
+            .map_err(|error| self.refused(error))?;
         to.count(bytes.len());
         Ok(())
     }
@@ -165,7 +171,9 @@ impl Chips<'_> {
             self.interrupt.check()?;
             let left = usize::try_from(end.saturating_sub(offset)).unwrap_or(usize::MAX);
             let bytes = piece.get_mut(..left.min(PIECE)).unwrap_or_default();
-            self.workers.copy_from(chip, identity, offset, bytes, deadline(self.limit)).map_err(refused)?;
+            self.workers
+                .copy_from(chip, identity, offset, bytes, deadline(self.limit))
+                .map_err(|error| self.refused(error))?;
             here.write(usize::try_from(offset).map_err(Failure::machine)?, bytes)
                 .map_err(Failure::machine)?;
             from.count(bytes.len());
@@ -177,17 +185,30 @@ impl Chips<'_> {
 
     /// Gives a buffer that is no part of a domain back to its chip. Whoever imported it drops it.
     pub(super) fn free(&mut self, buffer: &DeviceBuffer) -> Result<(), Failure> {
-        let kept =
-            self.workers.free(buffer.worker(), buffer.identity(), deadline(self.limit)).map_err(refused)?;
+        let kept = self
+            .workers
+            .free(buffer.worker(), buffer.identity(), deadline(self.limit))
+            .map_err(|error| self.refused(error))?;
         let Some(kept) = kept.into_iter().next() else { return Ok(()) };
         let name = self.workers.name(kept.worker).unwrap_or_default();
         let why = kept.why.map_or_else(|| "it does not say why".to_owned(), |why| why.to_string());
         Err(Failure::machine(format!("{name} keeps what it imported: {why}")))
     }
 
+    /// A buffer cannot be made: the file asks for nothing that is not legal, so the machine lacks something, of whatever kind it is.
+    fn not_to_be_had(&self, error: MemoryError) -> Failure {
+        self.interrupt.check().err().unwrap_or_else(|| Failure::machine(error))
+    }
+
+    /// A chip does not do what it is asked.
+    fn refused(&self, error: MemoryError) -> Failure {
+        let failure = || Failure::of_fault(error.code().fault(), error);
+        self.interrupt.check().err().unwrap_or_else(failure)
+    }
+
     /// Gives the windows of a domain back to their chips.
     pub(super) fn free_domain(&mut self, domain: &Domain) -> Result<(), Failure> {
-        self.workers.free_domain(domain, deadline(self.limit)).map_err(refused)
+        self.workers.free_domain(domain, deadline(self.limit)).map_err(|error| self.refused(error))
     }
 }
 
@@ -199,9 +220,4 @@ impl OnChip {
 
 fn bounds(view: &View) -> (u64, u64) {
     (view.byte_offset(), view.end())
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the signature of `map_err`")]
-fn refused(error: MemoryError) -> Failure {
-    Failure::of_fault(error.code().fault(), error.to_string())
 }

@@ -17,9 +17,6 @@ use crate::failure::Failure;
 use crate::graph::{self, Graph};
 use crate::terminal::{Plain, tell};
 
-/// How long a signal may go unnoticed.
-const LOOK: Duration = Duration::from_millis(100);
-
 /// Tasks that the orchestrator is given beforehand.
 const AHEAD: usize = 8192;
 
@@ -105,13 +102,13 @@ impl Schedule<'_> {
     fn run(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
         let mut tasks: VecDeque<usize> = (0..self.graph.tasks.len()).collect();
         loop {
-            interrupt.check()?;
             while let Some(&task) = tasks.front()
                 && self.submit(task)?
             {
                 tasks.pop_front();
+                interrupt.check()?;
             }
-            if !self.advance()? {
+            if !self.advance(interrupt)? {
                 return Ok(());
             }
         }
@@ -157,9 +154,10 @@ impl Schedule<'_> {
         }
     }
 
-    /// Waits a moment for a task that is over. Says whether there may be more.
-    fn advance(&mut self) -> Result<bool, Failure> {
-        match self.orchestrator.wait(deadline(LOOK).min(self.until)) {
+    /// Waits for a task that is over, or a signal. Says whether there may be more.
+    fn advance(&mut self, interrupt: &Interrupt) -> Result<bool, Failure> {
+        interrupt.check()?;
+        match self.orchestrator.wait(self.until) {
             Ok(finished) => {
                 self.until = deadline(self.limit);
                 let task = self.task(finished.task);
@@ -177,7 +175,7 @@ impl Schedule<'_> {
                 Ok(true)
             }
             Err(WaitError::Idle) => Ok(false),
-            Err(WaitError::TimedOut { .. }) if Instant::now() < self.until => Ok(true),
+            Err(WaitError::Interrupted) => interrupt.check_woken().map(|()| true),
             Err(WaitError::TimedOut { worker, task, .. }) => {
                 let what = format!("no task finished in {} s", self.limit.as_secs());
                 Err(self.failure(self.task(TaskId(task)), Some(worker), &what, Fault::Machine))
