@@ -150,7 +150,7 @@ fn full() {
     }
     let endpoint = Endpoint::new().unwrap();
     let refused = endpoint.create_buffer(1 << 20, Access::ReadWrite).unwrap_err();
-    assert_eq!(refused, CreateError::Shm(ShmError::NoSpace { nbytes: 1 << 20 }));
+    assert_eq!(refused, CreateError::Shm(ShmError::NoSpace { nbytes: 1 << 20, available: Some(1 << 18) }));
     assert_eq!(refused.code(), Code::NoSpace);
     assert!(own_objects().is_empty());
     let half = endpoint.create_buffer(1 << 17, Access::ReadWrite).unwrap();

@@ -21,6 +21,8 @@ pub enum ShmError {
     NoSpace {
         /// The bytes asked for.
         nbytes: u64,
+        /// Bytes that it, or where it has no limit the machine, had left before; `None` when those were enough.
+        available: Option<u64>,
     },
     /// No file descriptor is left.
     NoFileDescriptor(OsError),
@@ -73,9 +75,9 @@ impl ShmError {
     /// The error of a call on the object `name` of `nbytes` bytes.
     pub(super) fn of_call(name: ShmName, nbytes: u64, error: OsError) -> Self {
         match error.errno {
-            libc::ENOSPC | libc::EDQUOT => Self::NoSpace { nbytes },
+            libc::ENOSPC | libc::EDQUOT => Self::NoSpace { nbytes, available: None },
             libc::ENOMEM if error.call == "mmap" => Self::NoAddressSpace { nbytes },
-            libc::ENOMEM => Self::NoSpace { nbytes },
+            libc::ENOMEM => Self::NoSpace { nbytes, available: None },
             libc::EFBIG => Self::NbytesTooLarge { nbytes },
             libc::EMFILE | libc::ENFILE => Self::NoFileDescriptor(error),
             libc::EEXIST => Self::NameTaken { name },
@@ -114,7 +116,11 @@ impl fmt::Display for ShmError {
             Self::NbytesTooLarge { nbytes } => {
                 write!(f, "{nbytes} bytes are more than an address space holds, or a file may have")
             }
-            Self::NoSpace { nbytes } => {
+            Self::NoSpace { nbytes, available: Some(available) } => write!(
+                f,
+                "{nbytes} bytes were asked for, and the file system of shared memory has {available} left"
+            ),
+            Self::NoSpace { nbytes, available: None } => {
                 write!(f, "the file system of shared memory has no {nbytes} bytes or no further object left")
             }
             Self::NoFileDescriptor(error) => error.fmt(f),

@@ -13,6 +13,7 @@ pub use error::ShmError;
 pub use name::ObjectName;
 
 use crate::memory::Mapping;
+use crate::sys::memfd;
 use crate::sys::process::current_pid;
 use crate::sys::shm::{self as os, Open};
 
@@ -89,7 +90,13 @@ pub fn create_named(name: ShmName, nbytes: u64) -> Result<(OwnedName, Mapping), 
     })?;
     // From here on the name is removed when something fails.
     let owned = OwnedName { name, creator: current_pid(), is_linked: true };
-    os::reserve(fd.as_fd(), nbytes).map_err(failed)?;
+    // Refused before anything is done: filling the machine first would take its time, and other processes' memory.
+    match os::available(fd.as_fd()).map_err(failed)?.or_else(memfd::available) {
+        Some(available) if available < nbytes => {
+            return Err(ShmError::NoSpace { nbytes, available: Some(available) });
+        }
+        Some(_) | None => os::reserve(fd.as_fd(), nbytes).map_err(failed)?,
+    }
     let mapping = Mapping::of_file(fd.as_fd(), length, Access::ReadWrite).map_err(failed)?;
     Ok((owned, mapping))
 }

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::error::{OsError, retry};
+use super::pieces::in_pieces;
 
 /// `MFD_NOEXEC_SEAL` of Linux 6.3.
 const NOEXEC_SEAL: u32 = 8;
@@ -11,8 +12,6 @@ const NOEXEC_SEAL: u32 = 8;
 const SEAL_EXEC: i32 = 0x20;
 /// `MFD_HUGETLB` with pages of 2 MiB, whatever the machine's default is.
 const HUGE_2_MIB: u32 = libc::MFD_HUGETLB | libc::MFD_HUGE_2MB;
-/// Bytes reserved at once. A signal undoes the piece that it interrupts, so pieces are small: a timer cannot starve them.
-const PIECE: u64 = 2 << 20;
 
 /// Which pages memory is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,16 +65,18 @@ pub fn reserve(fd: BorrowedFd<'_>, nbytes: u64) -> Result<(), OsError> {
 pub fn reserve_from(fd: BorrowedFd<'_>, offset: u64, nbytes: u64) -> Result<(), OsError> {
     let call = "fallocate";
     let too_large = OsError { call, errno: libc::EFBIG };
-    let mut from = i64::try_from(offset).map_err(|_| too_large)?;
+    let from = i64::try_from(offset).map_err(|_| too_large)?;
     let end = offset.checked_add(nbytes).and_then(|end| i64::try_from(end).ok()).ok_or(too_large)?;
-    let piece = i64::try_from(PIECE).map_err(|_| too_large)?;
-    while from < end {
-        let length = piece.min(end.saturating_sub(from));
-        // SAFETY: it takes numbers alone.
-        retry(call, || unsafe { libc::fallocate(fd.as_raw_fd(), 0, from, length) })?;
-        from = from.saturating_add(length);
+    if from == end {
+        return Ok(());
     }
-    Ok(())
+    in_pieces(from, end, |offset, length| {
+        // SAFETY: it takes numbers alone.
+        match unsafe { libc::fallocate(fd.as_raw_fd(), 0, offset, length) } {
+            0 => Ok(()),
+            _ => Err(OsError::last(call)),
+        }
+    })
 }
 
 /// Gives the pages of `nbytes` bytes from `offset` on back to the machine. They read as zeros then, and the size stays.

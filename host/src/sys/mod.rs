@@ -16,6 +16,7 @@ pub mod memory;
 pub mod memory_map;
 mod own_number;
 pub mod parent;
+mod pieces;
 pub mod process;
 pub mod process_mark;
 pub mod program;

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use bufabi_core::wire::body::ShmName;
 
 use super::error::{OsError, retry};
-use super::memfd;
+use super::pieces::in_pieces;
 
 /// The name as the operating system wants it: a slash, at most 32 bytes, a NUL.
 struct ObjectPath([u8; 34]);
@@ -55,21 +55,39 @@ pub fn open(name: &ShmName, how: Open) -> Result<OwnedFd, OsError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Gives an object `nbytes` bytes, zero, and reserves the memory for them.
+/// Gives an object, which has none, `nbytes` bytes, zero, and reserves the memory for them. Whoever asks for more than
+/// [`available`] says keeps the machine busy until it runs out.
 ///
 /// # Errors
-/// [`OsError`]: ENOSPC when the file system has no such space, EFBIG, EINVAL for 0.
+/// [`OsError`]: ENOSPC when the file system has no such space, EFBIG, EINVAL for 0. The object has no bytes then.
 pub fn reserve(fd: BorrowedFd<'_>, nbytes: u64) -> Result<(), OsError> {
     let call = "posix_fallocate";
-    let length = i64::try_from(nbytes).map_err(|_| OsError { call, errno: libc::EFBIG })?;
-    // All at once: a file system that can never have so many bytes says so before it gives any.
-    // SAFETY: it takes numbers alone.
-    match unsafe { libc::posix_fallocate(fd.as_raw_fd(), 0, length) } {
-        0 => Ok(()),
-        // A kernel that ends it for a signal has undone all of it, and a timer's signals would have it do so for ever.
-        libc::EINTR => memfd::reserve(fd, nbytes),
-        errno => Err(OsError { call, errno }),
-    }
+    let end = i64::try_from(nbytes).map_err(|_| OsError { call, errno: libc::EFBIG })?;
+    let reserved = in_pieces(0, end, |offset, length| {
+        // SAFETY: it takes numbers alone.
+        match unsafe { libc::posix_fallocate(fd.as_raw_fd(), offset, length) } {
+            0 => Ok(()),
+            errno => Err(OsError { call, errno }),
+        }
+    });
+    reserved.inspect_err(|_| {
+        // The first error is the one to tell.
+        // SAFETY: it takes numbers alone.
+        let _ = retry("ftruncate", || unsafe { libc::ftruncate(fd.as_raw_fd(), 0) });
+    })
+}
+
+/// Bytes that an object's file system could still give this user; `None` when it has no limit of its own.
+///
+/// # Errors
+/// [`OsError`].
+pub fn available(fd: BorrowedFd<'_>) -> Result<Option<u64>, OsError> {
+    let mut status = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: `status` is writable and large enough for one answer.
+    retry("fstatvfs", || unsafe { libc::fstatvfs(fd.as_raw_fd(), status.as_mut_ptr()) })?;
+    // SAFETY: the call succeeded, so it wrote all of it.
+    let status = unsafe { status.assume_init() };
+    Ok((status.f_blocks > 0).then(|| status.f_bavail.saturating_mul(status.f_frsize)))
 }
 
 /// What kind of file a descriptor is, and its size.
@@ -106,4 +124,35 @@ pub fn unlink(name: &ShmName) -> Result<(), OsError> {
     // SAFETY: the path ends in a NUL and outlives the call.
     retry("shm_unlink", || unsafe { libc::shm_unlink(path.as_c_str().as_ptr()) })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::shm::ObjectName;
+    use crate::sys::testing::Interruptions;
+
+    #[test]
+    fn a_timer_that_beats_faster_than_the_whole_is_reserved_does_not_keep_it_from_being_reserved() {
+        let name = ObjectName::draw().unwrap().encode();
+        let fd = open(&name, Open::New).unwrap();
+        unlink(&name).unwrap();
+        let interruptions = Interruptions::begin();
+        reserve(fd.as_fd(), 100 << 20).unwrap();
+        drop(interruptions);
+        assert_eq!(status(fd.as_fd()), Ok(FileStatus { is_regular: true, nbytes: 100 << 20 }));
+    }
+
+    #[test]
+    fn what_is_not_reserved_whole_is_given_back() {
+        let name = ObjectName::draw().unwrap().encode();
+        let fd = open(&name, Open::New).unwrap();
+        unlink(&name).unwrap();
+        assert_eq!(reserve(fd.as_fd(), 0).unwrap_err().errno, libc::EINVAL);
+        assert_eq!(reserve(fd.as_fd(), 1 << 63).unwrap_err().errno, libc::EFBIG);
+        assert!(available(fd.as_fd()).unwrap().is_none_or(|free| free > 0));
+        assert_eq!(status(fd.as_fd()), Ok(FileStatus { is_regular: true, nbytes: 0 }));
+    }
 }

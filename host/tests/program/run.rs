@@ -335,5 +335,6 @@ fn a_full_shared_memory_is_told_and_nothing_is_left() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "3\n");
     let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(complaint.contains("graph.json: buffers[1]: "), "{complaint}");
-    assert!(complaint.contains("shared memory has no 1048576 bytes or"), "{complaint}");
+    let told = "1048576 bytes were asked for, and the file system of shared memory has 458752 left";
+    assert!(complaint.contains(told), "{complaint}");
 }
