@@ -5,6 +5,7 @@
 //! it maps into a table of its process; a fork copies the table as it was at that moment, and exec loses it.
 
 use core::fmt;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -15,7 +16,7 @@ use crate::sys::OsError;
 use crate::sys::process::current_pid;
 
 /// What a process and its forks have of the same memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Sharing {
     /// The same bytes: FORK_SHM.
     Shared,
@@ -30,25 +31,50 @@ pub(crate) trait Ledger: fmt::Debug + Send + Sync {
 }
 
 /// The regions of this process and of those that it is descended from.
-static REGIONS: RwLock<Vec<Entry>> = RwLock::new(Vec::new());
+static REGIONS: RwLock<Regions> = RwLock::new(Regions { entries: BTreeMap::new(), longest: 0 });
 /// Tells the regions of this process apart.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-struct Entry {
-    number: u64,
-    owner: OwnerInstanceId,
+/// Where a region lies in the table: those of one owner and kind in the order of their addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    owner: [u8; 8],
     sharing: Sharing,
+    base: u64,
+    /// Several can start at one address: parts of memory that is there already.
+    number: u64,
+}
+
+struct Entry {
     memory: Arc<Mapping>,
     ledger: Option<Arc<dyn Ledger>>,
+}
+
+struct Regions {
+    entries: BTreeMap<Key, Entry>,
+    /// Bytes of the longest region that there ever was: none that starts so far before an address holds it.
+    longest: u64,
+}
+
+impl Regions {
+    /// The regions that may hold what lies at `base`, the nearest first.
+    fn before(
+        &self,
+        owner: OwnerInstanceId,
+        sharing: Sharing,
+        base: u64,
+    ) -> impl Iterator<Item = (u64, &Entry)> {
+        let key = |base, number| Key { owner: owner.0, sharing, base, number };
+        let range = key(base.saturating_sub(self.longest), 0)..=key(base, u64::MAX);
+        self.entries.range(range).rev().map(|(key, entry)| (key.base, entry))
+    }
 }
 
 /// Memory of one owner that every process forked from now on finds at the same address. It is in the table until this is dropped,
 /// and in those processes for ever.
 #[derive(Debug)]
 pub struct InheritedRegion {
-    number: u64,
-    owner: OwnerInstanceId,
-    sharing: Sharing,
+    key: Key,
     memory: Arc<Mapping>,
     creator: u32,
 }
@@ -89,21 +115,25 @@ impl InheritedRegion {
     ) -> Self {
         let memory = Arc::new(memory);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let entry = Entry { number, owner, sharing, memory: Arc::clone(&memory), ledger };
-        REGIONS.write().unwrap_or_else(PoisonError::into_inner).push(entry);
-        Self { number, owner, sharing, memory, creator: current_pid() }
+        let key = Key { owner: owner.0, sharing, base: memory.address(), number };
+        let entry = Entry { memory: Arc::clone(&memory), ledger };
+        let mut regions = REGIONS.write().unwrap_or_else(PoisonError::into_inner);
+        regions.longest = regions.longest.max(memory.nbytes());
+        regions.entries.insert(key, entry);
+        drop(regions);
+        Self { key, memory, creator: current_pid() }
     }
 
     /// Whose it is.
     #[must_use]
     pub const fn owner(&self) -> OwnerInstanceId {
-        self.owner
+        OwnerInstanceId(self.key.owner)
     }
 
     /// What forks have of it.
     #[must_use]
     pub const fn sharing(&self) -> Sharing {
-        self.sharing
+        self.key.sharing
     }
 
     /// The memory.
@@ -123,7 +153,7 @@ impl Drop for InheritedRegion {
         // In a fork it stays, for whoever is still told of it.
         if self.creator == current_pid() {
             let mut regions = REGIONS.write().unwrap_or_else(PoisonError::into_inner);
-            regions.retain(|entry| entry.number != self.number);
+            regions.entries.remove(&self.key);
         }
     }
 }
@@ -134,8 +164,8 @@ pub(crate) fn find(descriptor: &Descriptor, base: u64, sharing: Sharing, access:
     let owner = descriptor.identity().owner_instance_id();
     let nbytes = usize::try_from(descriptor.nbytes()).ok()?;
     let regions = REGIONS.read().unwrap_or_else(PoisonError::into_inner);
-    regions.iter().filter(|entry| entry.owner == owner && entry.sharing == sharing).find_map(|entry| {
-        let offset = usize::try_from(base.checked_sub(entry.memory.address())?).ok()?;
+    regions.before(owner, sharing, base).find_map(|(start, entry)| {
+        let offset = usize::try_from(base.checked_sub(start)?).ok()?;
         if entry.ledger.as_ref().is_some_and(|ledger| !ledger.agrees(descriptor, offset)) {
             return None;
         }
@@ -190,6 +220,40 @@ mod tests {
         assert!(found(90).is_none());
         assert_eq!(Arc::strong_count(&bytes), 2, "a part of it is in use");
         drop(part);
+        assert_eq!(Arc::strong_count(&bytes), 1);
+    }
+    #[test]
+    fn among_many_regions_each_is_found_in_its_place_and_one_around_others_behind_them() {
+        // Large enough that whatever looks at all of them each time hangs.
+        const COUNT: usize = 20_000;
+        let bytes: Arc<[AtomicU8]> = (0..COUNT + 2).map(|_| AtomicU8::new(0)).collect();
+        let region = |start: usize, nbytes| {
+            let base = NonNull::from(&bytes[start..]).cast();
+            let keeper = Box::new(Arc::clone(&bytes));
+            // SAFETY: as above; the bytes lie within those of the keeper.
+            let memory = unsafe { Mapping::of_memory(base, nbytes, Access::Read, keeper) };
+            InheritedRegion::of_memory(OwnerInstanceId([8; 8]), memory, Sharing::Copied)
+        };
+        let whole = region(0, COUNT + 2);
+        let ones: Vec<_> = (1..=COUNT).map(|start| region(start, 1)).collect();
+        let found = |start: u64, nbytes| {
+            let mut fields = descriptor(start, nbytes).fields();
+            fields.identity = Identity::new(OwnerInstanceId([8; 8]), 1, NonZeroU32::MIN);
+            find(&Descriptor::new(&fields).unwrap(), start, Sharing::Copied, Access::Read)
+        };
+        let start = whole.memory().address();
+        for one in &ones {
+            assert_eq!(
+                found(one.memory().address(), 1).map(|part| part.address()),
+                Some(one.memory().address())
+            );
+        }
+        assert_eq!(found(start + 7, 9).map(|part| part.nbytes()), Some(9), "only the whole holds that");
+        drop(whole);
+        assert!(found(start + 7, 9).is_none());
+        assert!(found(start + 7, 1).is_some());
+        drop(ones);
+        assert!(found(start + 7, 1).is_none());
         assert_eq!(Arc::strong_count(&bytes), 1);
     }
 }
