@@ -29,6 +29,13 @@ pub enum DeviceError {
         /// Bytes that are left.
         available: u64,
     },
+    /// This process has no such range of addresses left, or no further mapping.
+    NoAddressSpace {
+        /// Bytes that were asked for.
+        requested: u64,
+        /// Bytes that its limit leaves it; `None` where there is no limit.
+        available: Option<u64>,
+    },
     /// The operating system refused.
     Os(OsError),
     /// The driver refused.
@@ -101,6 +108,7 @@ impl DeviceError {
             Self::Space(error) => error.code(),
             Self::OutOfRange { .. } => Code::DeviceAddress,
             Self::NoMemory { .. } => Code::NoSpace,
+            Self::NoAddressSpace { .. } => Code::NoAddressSpace,
             Self::Os(error) => error.code(),
             Self::Driver(_) => Code::VmmDriverCall,
             Self::Vmm(error) => error.code(),
@@ -177,6 +185,13 @@ impl fmt::Display for DeviceError {
             }
             Self::NoMemory { requested, available } => {
                 write!(f, "{requested} bytes of memory were asked for, and about {available} are left")
+            }
+            Self::NoAddressSpace { requested, available: Some(available) } => write!(
+                f,
+                "{requested} bytes of address space were asked for, and the process's limit leaves {available}"
+            ),
+            Self::NoAddressSpace { requested, available: None } => {
+                write!(f, "no {requested} bytes of address space, or no further mapping, are left")
             }
             Self::Os(error) => error.fmt(f),
             Self::Driver(error) => error.fmt(f),

@@ -49,6 +49,11 @@ pub trait Device: fmt::Debug {
         Some(Access::ReadWrite)
     }
 
+    /// Its memory is this machine's, taken from it as it is given out, and zero then.
+    fn has_machine_memory(&self) -> bool {
+        false
+    }
+
     /// Takes `nbytes` bytes of its memory, at least 1, and gives the first one's address, which is not 0. Their content is
     /// whatever lies there.
     ///

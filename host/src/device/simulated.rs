@@ -15,7 +15,7 @@ use super::file::DeviceFile;
 use super::{Device, DeviceError, Launch, LaunchError, Resolved};
 use crate::memory::{Mapping, Operand};
 use crate::space::Space;
-use crate::sys::{OsError, memfd};
+use crate::sys::{limits, memfd};
 use crate::worker::Kernels;
 
 /// Where the addresses of simulated chips start. No user memory of any machine lies there: the top byte is not canonical, and where
@@ -56,11 +56,18 @@ struct Memory {
 }
 
 impl Memory {
-    fn new(heap: Part) -> Result<Self, OsError> {
+    fn new(heap: Part) -> Result<Self, DeviceError> {
         let file = DeviceFile::new(c"bufabi-chip", heap.nbytes, heap.base, heap)?;
         // A machine of 64 bits counts as many.
         let length = usize::try_from(heap.nbytes).unwrap_or(usize::MAX);
-        let mapping = Mapping::of_file(file.as_fd(), length, Access::ReadWrite)?;
+        let mapping = Mapping::of_file(file.as_fd(), length, Access::ReadWrite);
+        let mapping = mapping.map_err(|error| match error.errno {
+            libc::ENOMEM => {
+                let available = limits::address_space_left();
+                DeviceError::NoAddressSpace { requested: heap.nbytes, available }
+            }
+            _ => error.into(),
+        })?;
         mapping.leave_out_of_forks()?;
         Ok(Self { file, mapping })
     }
@@ -136,6 +143,10 @@ impl<K: Kernels + ?Sized> Device for SimulatedChip<'_, K> {
 
     fn needs(&self, kernel: u32, argument: usize, count: usize) -> Option<Access> {
         self.kernels.needs(kernel, argument, count)
+    }
+
+    fn has_machine_memory(&self) -> bool {
+        true
     }
 
     /// Memory that was not used before is zero, and so is what comes back: a freed page is another one later.

@@ -4,6 +4,7 @@ use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
 use super::error::{OsError, retry};
+use super::memory::page_size;
 
 /// Something of which a process may have only so much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,16 @@ pub fn limit(resource: Resource) -> Result<Limit, OsError> {
     let limit = unsafe { limit.assume_init() };
     let finite = |number: u64| (number != libc::RLIM_INFINITY).then_some(number);
     Ok(Limit { now: finite(limit.rlim_cur), highest: finite(limit.rlim_max) })
+}
+
+/// Bytes of address space that this process's limit leaves it; `None` where there is no limit, or it is not known.
+#[must_use]
+pub fn address_space_left() -> Option<u64> {
+    let limit = limit(Resource::AddressSpace).ok()?.now?;
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = text.split_ascii_whitespace().next()?.parse().ok()?;
+    let taken = pages.saturating_mul(u64::try_from(page_size()).ok()?);
+    Some(limit.saturating_sub(taken))
 }
 
 /// The size of a file system.

@@ -6,12 +6,14 @@ use bufabi_core::Identity;
 use zerocopy::IntoBytes;
 
 use super::call::Wanted;
+use super::hello::Hello;
 use super::mailbox::{MAX_ANSWER, MAX_BLOB, MemoryCall};
 use super::memory::{DeviceBuffer, UNDO_LIMIT};
 use super::memory_error::MemoryError;
 use super::reply::WorkerId;
 use super::workers::{Late, Workers};
 use crate::device::memory::WindowPart;
+use crate::sys::memfd;
 use crate::vmm::Admission;
 
 /// Buffers of one domain's window: their descriptors are one answer, and what is asked is one request.
@@ -52,6 +54,9 @@ impl Workers {
         }
         let wanted: Vec<Wanted> =
             parts.iter().map(|part| Wanted::new(part.nbytes, part.access, Admission::Listed)).collect();
+        let of_machine =
+            |worker: &&WorkerId| self.links.hello(worker.0).is_some_and(Hello::has_machine_memory);
+        check_memory(chips.iter().filter(of_machine).count(), parts, memfd::available())?;
         let mut windows: Vec<Vec<DeviceBuffer>> = Vec::new();
         for &worker in chips {
             match self.window(worker, wanted.as_bytes(), parts.len(), until) {
@@ -112,8 +117,40 @@ impl Workers {
     }
 }
 
+/// The windows of so many chips that take their memory from the machine fit into what it has left. Each alone would be refused late, when
+/// the ones before it have filled the machine.
+fn check_memory(chips: usize, parts: &[WindowPart], available: Option<u64>) -> Result<(), MemoryError> {
+    let window = parts.iter().fold(0_u64, |total, part| total.saturating_add(part.nbytes));
+    let requested = window.saturating_mul(u64::try_from(chips).unwrap_or(u64::MAX));
+    match available {
+        Some(available) if requested > available => Err(MemoryError::NoMemory { requested, available }),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Time to undo something, whatever was left of the time to do it.
 fn later(until: Instant) -> Instant {
     let now = Instant::now();
     until.max(now.checked_add(UNDO_LIMIT).unwrap_or(now))
+}
+
+#[cfg(test)]
+mod tests {
+    use bufabi_core::Access;
+
+    use super::*;
+
+    #[test]
+    fn windows_that_do_not_fit_together_are_refused_before_the_first_is_asked_for() {
+        let parts = [(3 << 30), 7].map(|nbytes| WindowPart { nbytes, access: Access::Read });
+        let whole = 3 * ((3 << 30) + 7);
+        assert_eq!(check_memory(3, &parts, Some(whole)), Ok(()));
+        let refused = MemoryError::NoMemory { requested: whole, available: whole - 1 };
+        assert_eq!(check_memory(3, &parts, Some(whole - 1)), Err(refused));
+        assert_eq!(check_memory(0, &parts, Some(0)), Ok(()));
+        assert_eq!(check_memory(9, &parts, None), Ok(()));
+        let most = WindowPart { nbytes: u64::MAX, access: Access::Read };
+        let refused = MemoryError::NoMemory { requested: u64::MAX, available: 5 };
+        assert_eq!(check_memory(2, &[most, most], Some(5)), Err(refused));
+    }
 }

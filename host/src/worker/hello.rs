@@ -12,8 +12,8 @@ pub(super) struct Hello {
     pub(super) pid: I32,
     /// The number by which owners of device memory permit it to import.
     pub(super) peer: I32,
-    /// 1 for a chip, 0 for a leaf that owns no memory.
-    pub(super) is_chip: I32,
+    /// 0 for a leaf that owns no memory, 1 for a chip, 2 for one whose memory is the machine's.
+    pub(super) memory: I32,
     /// The endpoint that owns a chip's memory.
     pub(super) owner_instance_id: [u8; 8],
 }
@@ -26,6 +26,11 @@ impl Hello {
 
     /// The endpoint that owns a chip's memory; `None` for a leaf that is no chip.
     pub(super) fn chip(&self) -> Option<OwnerInstanceId> {
-        (self.is_chip.get() != 0).then_some(OwnerInstanceId(self.owner_instance_id))
+        (self.memory.get() != 0).then_some(OwnerInstanceId(self.owner_instance_id))
+    }
+
+    /// What a chip gives out of its memory, it takes from the machine.
+    pub(super) fn has_machine_memory(&self) -> bool {
+        self.memory.get() == 2
     }
 }

@@ -39,6 +39,13 @@ pub enum MemoryError {
         /// As many as there can be.
         limit: usize,
     },
+    /// The chips together take more of the machine's memory than it has left by its own estimate; none of them was asked.
+    NoMemory {
+        /// Bytes that they take.
+        requested: u64,
+        /// Bytes that are left.
+        available: u64,
+    },
     /// The owner does not grant that direction; nothing was copied.
     Denied {
         /// What it grants.
@@ -78,6 +85,7 @@ impl MemoryError {
             Self::Busy { .. } => Code::Busy,
             Self::InDomain { .. } => Code::DeviceInDomain,
             Self::TooManyParts { .. } => Code::DeviceTooManyParts,
+            Self::NoMemory { .. } => Code::NoSpace,
             Self::Denied { .. } => Code::Denied,
             Self::OutOfRange { .. } => Code::DeviceRange,
             Self::View(error) => error.code(),
@@ -103,6 +111,9 @@ impl fmt::Display for MemoryError {
             }
             Self::TooManyParts { parts, limit } => {
                 write!(f, "a domain has up to {limit} buffers on a chip, and {parts} were asked for")
+            }
+            Self::NoMemory { requested, available } => {
+                write!(f, "{requested} bytes of memory were asked for in all, and about {available} are left")
             }
             Self::Denied { granted, needed } => {
                 write!(f, "the copy needs {needed}, but the owner grants {granted}")

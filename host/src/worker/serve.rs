@@ -102,16 +102,20 @@ impl Leaf<'_> {
     }
 
     fn hello(&self) -> Result<Hello, Failure> {
-        let (peer, owner) = match self {
-            Self::Chip(chip) => (chip.memory().peer_number(), Some(chip.memory().owner_instance_id())),
-            Self::Sub { driver, .. } => (driver.peer_number(), None),
+        let (peer, owner, memory) = match self {
+            Self::Chip(chip) => {
+                let memory = chip.memory();
+                let kind = if memory.is_machine_memory() { 2 } else { 1 };
+                (memory.peer_number(), Some(memory.owner_instance_id()), kind)
+            }
+            Self::Sub { driver, .. } => (driver.peer_number(), None, 0),
             Self::Missing(failure) => return Err(failure.clone()),
         };
         let pid = current_pid().cast_signed();
         Ok(Hello {
             pid: I32::new(pid),
             peer: I32::new(peer.unwrap_or(pid)),
-            is_chip: I32::new(i32::from(owner.is_some())),
+            memory: I32::new(memory),
             owner_instance_id: owner.map_or([0; 8], |owner| owner.0),
         })
     }

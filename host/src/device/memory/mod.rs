@@ -153,6 +153,11 @@ impl<'d> DeviceMemory<'d> {
         self.sharing.peer_number()
     }
 
+    /// What is given out of it is taken from this machine's memory.
+    pub(crate) fn is_machine_memory(&self) -> bool {
+        self.device.has_machine_memory()
+    }
+
     /// Buffers that are alive.
     #[must_use]
     pub fn live(&self) -> usize {

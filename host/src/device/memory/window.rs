@@ -92,7 +92,9 @@ impl DeviceMemory<'_> {
         let base = NonZeroU64::new(address).ok_or(AllocateError::AddressZero)?.get();
         // What the device gave does not wrap.
         let base = base.checked_next_multiple_of(WINDOW_ALIGNMENT).unwrap_or(base);
-        self.device.zero(base, nbytes)?;
+        if !self.device.has_machine_memory() {
+            self.device.zero(base, nbytes)?;
+        }
         let mut first = None;
         let mut carved = Vec::with_capacity(parts.len());
         for (offset, part) in offsets.iter().zip(parts) {
