@@ -35,35 +35,50 @@ impl Kernels for Nothing {
     }
 }
 
-/// Two numbers in lines of their own, and a process that answers every change of the first by the same change of the second.
+/// Two numbers in lines of their own, and a process that answers every change of the first by the same change of the second, after it has
+/// copied out the bytes that came along.
 struct Partner {
     memory: Mapping,
     process: Process,
     last: u32,
+    bytes: Vec<u8>,
 }
+
+/// Where a partner's bytes are.
+const BYTES: usize = 512;
 
 /// The number that ends a partner.
 const END: u32 = u32::MAX;
 
 impl Partner {
-    fn new(wait: fn(&AtomicU32, u32) -> u32, tell: fn(&AtomicU32, u32)) -> Self {
+    fn new(nbytes: usize, wait: fn(&AtomicU32, u32) -> u32, tell: fn(&AtomicU32, u32)) -> Self {
         let memory = Mapping::inherited(4096).unwrap();
         let process = fork(|| {
             let (asked, answered) = (memory.atomic_u32(0).unwrap(), memory.atomic_u32(256).unwrap());
-            let mut last = 0;
+            let mut copy = vec![0; nbytes];
+            // Asleep until it is asked for the first time, so that it disturbs nobody before.
+            let mut last = futex_wait(asked, 0);
+            tell(answered, last);
             while last != END {
                 last = wait(asked, last);
+                memory.read(BYTES, &mut copy).unwrap();
+                black_box(&copy);
                 tell(answered, last);
             }
             0
         })
         .unwrap();
-        Self { memory, process, last: 0 }
+        Self { memory, process, last: 0, bytes: vec![1; nbytes] }
     }
 
     fn exchange(&mut self, wait: fn(&AtomicU32, u32) -> u32, tell: fn(&AtomicU32, u32)) {
         let (asked, answered) = (self.memory.atomic_u32(0).unwrap(), self.memory.atomic_u32(256).unwrap());
-        tell(asked, self.last + 1);
+        self.memory.write(BYTES, black_box(&self.bytes)).unwrap();
+        if self.last == 0 {
+            futex_wake(asked, 1);
+        } else {
+            tell(asked, self.last + 1);
+        }
         self.last = wait(answered, self.last);
     }
 }
@@ -110,6 +125,9 @@ fn futex_wake(number: &AtomicU32, value: u32) {
     number.store(value, Ordering::Release);
     futex(number, libc::FUTEX_WAKE, 1);
 }
+
+/// Bytes of a blob of 8 tensors.
+const EIGHT_TENSORS: usize = 8 + 8 * 144;
 
 /// One worker: a second one would spin on a processor that the two sides of the exchange need.
 fn worker(endpoint: &Endpoint, spin: Duration) -> Workers {
@@ -180,8 +198,9 @@ fn first_import(c: &mut Criterion, endpoint: &Endpoint) {
 
 fn main() {
     let endpoint = Endpoint::new().unwrap();
-    let mut bare_spin = Partner::new(spin, store);
-    let mut bare_futex = Partner::new(futex_wait, futex_wake);
+    let mut bare_spin = Partner::new(0, spin, store);
+    let mut bare_bytes = Partner::new(EIGHT_TENSORS, spin, store);
+    let mut bare_futex = Partner::new(0, futex_wait, futex_wake);
     let mut spinning = worker(&endpoint, Duration::from_millis(100));
     let mut asleep = worker(&endpoint, Duration::ZERO);
     let mut adaptive = worker(&endpoint, WaitPolicy::default().spin);
@@ -194,9 +213,13 @@ fn main() {
     let eight = TaskRequest { tensors: &tensors, tags: &[Tag::Inout; 8], ..empty };
 
     let mut group = c.benchmark_group("a task to another process and back");
-    // First, and gone before the next: its process spins as long as it lives.
+    // First, and gone before the next: their processes spin once they have been asked.
     group.bench_function("bare spin", |b| b.iter(|| bare_spin.exchange(spin, store)));
     drop(bare_spin);
+    group.bench_function("bare spin, the bytes of 8 tensors", |b| {
+        b.iter(|| bare_bytes.exchange(spin, store));
+    });
+    drop(bare_bytes);
     group.bench_function("both spinning", |b| b.iter(|| round_trip(&mut spinning, &empty)));
     group.bench_function("both spinning, 8 tensors", |b| b.iter(|| round_trip(&mut spinning, &eight)));
     drop(spinning);
