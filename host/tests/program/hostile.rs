@@ -238,3 +238,48 @@ fn whatever_a_worker_that_cannot_start_was_refused_is_told() {
     }
     panic!("100 files are not enough");
 }
+
+/// Wherever in an import files run out, in the owner's process or in the importer's, it is the machine's fault, and told.
+#[test]
+fn too_few_files_for_sharing_by_handle_are_a_failure_of_the_machine() {
+    let chips: Vec<_> = (0..4).map(|chip| json!({"name": format!("chip{chip}"), "kind": "chip"})).collect();
+    let shared = |chip: usize| json!({"name": format!("b{chip}"), "backend": "vmm_shareable", "worker": format!("chip{chip}"), "nbytes": 4});
+    let task = |chip: usize, of: usize| {
+        json!({"name": format!("t{chip}{of}"), "kernel": "none", "worker": format!("chip{chip}"), "args": [
+            {"buffer": format!("b{of}"), "tag": "input", "dtype": "uint8", "shape": [4]}]})
+    };
+    // Each chip is asked by three others at once.
+    let tasks: Vec<_> = (0..16).filter(|i| i % 4 != i / 4).map(|i| task(i % 4, i / 4)).collect();
+    let buffers: Vec<_> = (0..4).map(shared).collect();
+    let graph = json!({"buffers": buffers, "tasks": tasks, "workers": chips});
+    let path = write(&folder("few-files-to-share"), &graph);
+    for files in 12..100 {
+        let ran = shell(&format!("ulimit -n {files}; exec \"$0\" run \"$1\""), path.as_os_str());
+        if ran.status == 0 {
+            return;
+        }
+        let complaint = ran.complaint;
+        assert_eq!(ran.status, 3, "{files} files: {complaint}");
+        let is_clear = ["EMFILE, too many open files", "no file descriptor left"];
+        assert!(is_clear.iter().any(|clear| complaint.contains(clear)), "{files} files: {complaint}");
+    }
+    panic!("100 files are not enough");
+}
+
+#[test]
+fn a_buffer_larger_than_anything_is_a_failure_of_the_machine_whatever_its_kind() {
+    let folder = folder("too-large");
+    let kinds = ["posix_shm", "fork_shm", "fork_cow", "device_malloc", "vmm_window", "vmm_shareable"];
+    for (kind, nbytes) in kinds.iter().flat_map(|kind| [1 << 50, 1 << 63, u64::MAX].map(|n| (kind, n))) {
+        let mut buffer = json!({"name": "b", "backend": kind, "nbytes": nbytes});
+        match *kind {
+            "fork_cow" => buffer["access"] = json!("read"),
+            "device_malloc" | "vmm_window" | "vmm_shareable" => buffer["worker"] = json!("chip0"),
+            _ => {}
+        }
+        let workers = [json!({"name": "chip0", "kind": "chip"})];
+        let ran = run(&folder, &json!({"buffers": [buffer], "tasks": [], "workers": workers}));
+        assert_eq!(ran.status, 3, "{kind} of {nbytes}: {}", ran.complaint);
+        assert!(ran.complaint.contains(&nbytes.to_string()), "{kind} of {nbytes}: {}", ran.complaint);
+    }
+}
