@@ -1,9 +1,11 @@
 //! The receiving half of an end: a window of messages that were received and not yet given back.
 
+use zerocopy::FromZeros;
+
 use super::poison::{Poison, Setback};
 use super::ring::{AHEAD, Ring, ahead, look, low, tell};
 use super::side::Direction;
-use super::slot::Opcode;
+use super::slot::{Opcode, RawSlot};
 use crate::region::{Place, RegionAccess};
 
 /// Names a message that was received, until it is given back.
@@ -69,6 +71,8 @@ pub(super) struct Consumer<D, W> {
     told: u64,
     /// Messages that the other side is known to have sent.
     tail: u64,
+    /// Where the bytes of the next message lie if they follow those of the last one, as they mostly do.
+    expected: u64,
     /// The window from `head` on: the place of message `head` is `first`, the later ones follow around the end.
     window: W,
     first: usize,
@@ -117,6 +121,7 @@ pub(super) enum Outcome {
 impl<D: Direction, W: AsRef<[WindowPlace]> + AsMut<[WindowPlace]>> Consumer<D, W> {
     pub(super) const fn new(ring: Ring<D>, window: W, count: u64) -> Self {
         Self {
+            expected: ring.arena.offset,
             ring,
             head: count,
             told: count,
@@ -196,11 +201,16 @@ impl<D: Direction, W: AsRef<[WindowPlace]> + AsMut<[WindowPlace]>> Consumer<D, W
             if index == self.tail {
                 return Ok(None);
             }
+            // The other side's caches have its lines: those of its bytes are fetched while its slot comes, that says where they lie.
+            access.will_read(self.expected);
         }
-        let slot = self.ring.read_slot(access, index)?;
+        let mut slot = RawSlot::new_zeroed();
+        self.ring.read_slot(access, index, &mut slot)?;
         let (opcode, place) = slot.check(index, self.ring.arena, D::HAS_STOP)?;
         if place.nbytes != 0 {
             access.observe(place)?;
+            // It ends within the arena.
+            self.expected = place.offset.wrapping_add(place.nbytes);
         }
         if self.tail.wrapping_sub(index) > AHEAD {
             access.will_read(self.ring.slot(index.wrapping_add(AHEAD)).offset);

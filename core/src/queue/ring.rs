@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::IntoBytes;
 
 use super::layout::QueueLayout;
 use super::poison::{Poison, Setback};
@@ -48,14 +48,19 @@ impl<D: Direction> Ring<D> {
         (behind.saturating_sub(self.arena.offset) < self.arena.nbytes).then_some(behind)
     }
 
-    /// Reads the slot of message `index`, once.
+    /// Reads the slot of message `index`, once. Into its place: a result with a slot in it is moved in pieces that no longer are its
+    /// words, and whoever then reads words waits for them.
     #[inline]
-    pub(super) fn read_slot(&self, access: &impl RegionAccess, index: u64) -> Result<RawSlot, Setback> {
+    pub(super) fn read_slot(
+        &self,
+        access: &impl RegionAccess,
+        index: u64,
+        slot: &mut RawSlot,
+    ) -> Result<(), Setback> {
         let place = self.slot(index);
         access.observe(place)?;
-        let mut slot = RawSlot::new_zeroed();
         access.read(place.offset, slot.as_mut_bytes())?;
-        Ok(slot)
+        Ok(())
     }
 
     /// Writes the slot of message `index`, its `seq` last, and publishes it.
@@ -111,13 +116,14 @@ const SLOT_BYTES: u64 = 32;
 
 /// How many messages ahead of the one at hand their memory is fetched from where the other side left it.
 pub(super) const AHEAD: u64 = 8;
-/// And how many bytes of the arena at most.
-const AHEAD_BYTES: u64 = 512;
+/// And how many bytes of each of those messages count at most.
+const AHEAD_BYTES: u64 = 64;
 
 /// How far behind a message the bytes are taken to lie of the one that comes [`AHEAD`] later: as far as if all were alike.
 #[inline]
 pub(super) fn ahead(nbytes: u64) -> u64 {
-    nbytes.saturating_mul(AHEAD).min(AHEAD_BYTES)
+    // At most 512.
+    nbytes.min(AHEAD_BYTES).wrapping_mul(AHEAD)
 }
 
 /// The half of a count that stands in memory.

@@ -73,6 +73,7 @@ impl Kind {
 
 impl RawSlot {
     /// Checks a copy of a slot as the announcement of message `index` in a direction whose bytes lie in `arena`.
+    #[inline]
     pub(super) fn check(
         &self,
         index: u64,
