@@ -129,3 +129,27 @@ fn a_wait_watches_the_other_sides_counter_and_sleeps_by_its_own_flag() {
     assert!(matches!(l2.reserve(0, second, &mut clock), Err(SendError::TimedOut(_))));
     assert_eq!(watched(clock), watch(counters::OUTPUT_HEAD, 0, counters::L2_SLEEPS));
 }
+
+/// A call that waits looks for the flag first; one that tries takes what was sent before the other side gave up.
+#[test]
+fn a_wait_sees_that_the_other_side_gave_up_also_when_it_need_not_wait() {
+    let memory = new_memory();
+    let mut l3 = L3End::new(layout(), &memory, [0; 2]).unwrap();
+    let mut l2 = L2End::<_, _, 1>::new(layout(), &memory, [0; 2]).unwrap();
+    l3.try_enqueue(Kind::Data, &[1]).unwrap();
+    l2.try_send(Kind::Data, &[2]).unwrap();
+    for flag in [counters::L3_ABORT, counters::L2_ABORT] {
+        memory.store(flag, 7).unwrap();
+    }
+    let (hour, mut clock) = (Duration::from_secs(3600), Watching::default());
+    assert_eq!(l2.receive(hour, &mut clock), Err(ReceiveError::PeerAborted));
+    assert_eq!(l3.peek(hour, &mut clock), Err(ReceiveError::PeerAborted));
+    assert_eq!(l3.dequeue_into(&mut [0], hour, &mut clock), Err(ReceiveError::PeerAborted));
+    assert_eq!(l3.enqueue(Kind::Data, &[], hour, &mut clock), Err(SendError::PeerAborted));
+    assert_eq!(l2.send(Kind::Data, &[], hour, &mut clock), Err(SendError::PeerAborted));
+    assert_eq!(l2.reserve(0, hour, &mut clock), Err(SendError::PeerAborted));
+    assert_eq!(l3.request_stop(hour, &mut clock), Err(SendError::PeerAborted));
+    assert_eq!(clock.0, []);
+    assert_eq!((l2.try_receive().map(drop), l3.try_peek().map(drop)), (Ok(()), Ok(())));
+    assert_eq!((l3.try_enqueue(Kind::Data, &[]), l2.try_send(Kind::Data, &[])), (Ok(()), Ok(())));
+}
