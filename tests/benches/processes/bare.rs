@@ -1,4 +1,5 @@
-//! The least that a ring of messages can be: 32 bytes in each slot, two counts, each side remembers the other one's.
+//! The least that a ring of messages can be: 32 bytes in each slot, two counts, each side remembers the other one's. And the least that
+//! a round trip can be: a count and the bytes behind it, or, as the queue's layout has it, a count, a slot and the bytes that it names.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ const BYTES: u64 = 128 + 32 * DEPTH as u64;
 
 /// Words of shared memory from an address on.
 #[derive(Clone, Copy)]
-struct Words(*mut u64);
+pub(crate) struct Words(*mut u64);
 
 impl Words {
     fn at(self, index: usize) -> &'static AtomicU64 {
@@ -104,16 +105,69 @@ pub(crate) fn sink(messages: u64, told: &[&str]) {
     });
 }
 
-/// 64 bytes and a count of its own for each way.
-fn turn(words: Words, trips: u64, is_first: bool) {
+/// What crosses in a trip, beside the count that tells of it.
+pub(crate) trait Crossing {
+    /// Writes 64 bytes, and what says where they lie.
+    fn write(words: Words, way: u64, trip: u64);
+    /// Reads them.
+    fn read(words: Words, way: u64, trip: u64);
+}
+
+/// The bytes always lie at the same place.
+pub(crate) enum Bytes {}
+
+/// As in the queue: every message has a slot, and the slot says where its bytes lie.
+pub(crate) enum SlotAndBytes {}
+
+fn write_bytes(words: Words, first: u64, trip: u64) {
+    for word in [words.slot(first), words.slot(first + 1)].as_flattened() {
+        word.store(trip, Ordering::Relaxed);
+    }
+}
+
+fn read_bytes(words: Words, first: u64) {
+    for word in [words.slot(first), words.slot(first + 1)].as_flattened() {
+        black_box(word.load(Ordering::Relaxed));
+    }
+}
+
+impl Crossing for Bytes {
+    fn write(words: Words, way: u64, trip: u64) {
+        write_bytes(words, way, trip);
+    }
+
+    fn read(words: Words, way: u64, _: u64) {
+        read_bytes(words, way);
+    }
+}
+
+/// Slots of each way, and pieces of 64 bytes.
+const TRIPS: u64 = 128;
+
+impl Crossing for SlotAndBytes {
+    fn write(words: Words, way: u64, trip: u64) {
+        let turn = trip % TRIPS;
+        let first = way + TRIPS + 2 * turn;
+        write_bytes(words, first, trip);
+        for word in words.slot(way + turn) {
+            word.store(first, Ordering::Relaxed);
+        }
+    }
+
+    fn read(words: Words, way: u64, trip: u64) {
+        let slot = words.slot(way + trip % TRIPS).map(|word| black_box(word.load(Ordering::Relaxed)));
+        read_bytes(words, slot[2]);
+    }
+}
+
+/// Each way has a count and half of the slots.
+fn turn<C: Crossing>(words: Words, trips: u64, is_first: bool) {
+    const HALF: u64 = DEPTH as u64 / 2;
     let (here, there) = if is_first { (words.head(), words.tail()) } else { (words.tail(), words.head()) };
-    let (from, to) = if is_first { (0, 2) } else { (2, 0) };
-    let bytes = |first: u64| [words.slot(first), words.slot(first + 1)];
+    let (from, to) = if is_first { (0, HALF) } else { (HALF, 0) };
     for trip in 1..=trips {
         let send = || {
-            for word in bytes(to).as_flattened() {
-                word.store(trip, Ordering::Relaxed);
-            }
+            C::write(words, to, trip);
             there.store(trip, Ordering::Release);
         };
         if is_first {
@@ -122,29 +176,35 @@ fn turn(words: Words, trips: u64, is_first: bool) {
         while here.load(Ordering::Acquire) != trip {
             spin_loop();
         }
-        for word in bytes(from).as_flattened() {
-            black_box(word.load(Ordering::Relaxed));
-        }
+        C::read(words, from, trip);
         if !is_first {
             send();
         }
     }
 }
 
-pub(crate) fn round_trips(trips: u64) -> Duration {
+fn trips_of<C: Crossing>(role: &str, trips: u64) -> Duration {
     let (shared, words) = shared();
-    let peer = Peer::start(&format!("bare-echo {trips} {}", shared.told));
+    let peer = Peer::start(&format!("{role} {trips} {}", shared.told));
     let start = Instant::now();
-    turn(words, trips, true);
+    turn::<C>(words, trips, true);
     let took = start.elapsed();
     peer.finish();
     took
 }
 
-pub(crate) fn echo(trips: u64, told: &[&str]) {
+pub(crate) fn round_trips(trips: u64) -> Duration {
+    trips_of::<Bytes>("bare-echo", trips)
+}
+
+pub(crate) fn round_trips_with_slots(trips: u64) -> Duration {
+    trips_of::<SlotAndBytes>("bare-echo-slots", trips)
+}
+
+pub(crate) fn echo<C: Crossing>(trips: u64, told: &[&str]) {
     with_words(told, |words| {
         say("ready");
-        turn(words, trips, false);
+        turn::<C>(words, trips, false);
         say("done");
     });
 }

@@ -52,12 +52,20 @@ fn publish<T: std::fmt::Debug + ZeroCopySend>(publisher: &Publisher<ipc::Service
     sample.write_payload(message).send().expect("its delivery");
 }
 
+/// The longest that a message may take: who waits for a process that has ended would wait for ever.
+const LIMIT: Duration = Duration::from_secs(20);
+
 fn take<T: std::fmt::Debug + ZeroCopySend + Copy>(subscriber: &Subscriber<ipc::Service, T, ()>) -> T {
+    let mut since: Option<Instant> = None;
     loop {
-        if let Some(sample) = subscriber.receive().expect("a subscriber") {
-            return *sample.payload();
+        // The time is looked at now and then.
+        for _ in 0..100_000 {
+            if let Some(sample) = subscriber.receive().expect("a subscriber") {
+                return *sample.payload();
+            }
+            spin_loop();
         }
-        spin_loop();
+        assert!(since.get_or_insert_with(Instant::now).elapsed() < LIMIT, "no message came");
     }
 }
 
@@ -96,6 +104,7 @@ pub(crate) fn round_trips(trips: u64) -> Duration {
         black_box(take(&subscriber));
     }
     let took = start.elapsed();
+    publish(&publisher, [trips; 8]);
     peer.finish();
     took
 }
@@ -109,5 +118,7 @@ pub(crate) fn echo(trips: u64, name: &str) {
     for _ in 0..trips {
         publish(&publisher, take(&subscriber));
     }
+    // An answer that was not taken yet goes with its publisher: this one stays until the other side says that it has them all.
+    take(&subscriber);
     say("done");
 }

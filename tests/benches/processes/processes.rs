@@ -72,6 +72,7 @@ fn benchmarks(c: &mut Criterion) {
     let mut group = c.benchmark_group("64 bytes to another process and back");
     group.sample_size(10).measurement_time(Duration::from_secs(1));
     group.bench_function("bare words", |b| b.iter_custom(bare::round_trips));
+    group.bench_function("bare words by way of a slot", |b| b.iter_custom(bare::round_trips_with_slots));
     group.bench_function("queue", |b| b.iter_custom(queue::round_trips));
     group.bench_function("iceoryx2", |b| b.iter_custom(iceoryx::round_trips));
     group.finish();
@@ -87,7 +88,8 @@ fn main() {
     let words: Vec<&str> = role.split(' ').collect();
     match words.as_slice() {
         ["bare-sink", count, region @ ..] => bare::sink(number(count), region),
-        ["bare-echo", count, region @ ..] => bare::echo(number(count), region),
+        ["bare-echo", count, region @ ..] => bare::echo::<bare::Bytes>(number(count), region),
+        ["bare-echo-slots", count, region @ ..] => bare::echo::<bare::SlotAndBytes>(number(count), region),
         ["queue-sink", count, region @ ..] => queue::sink(number(count), region),
         ["queue-sink-batches", count, region @ ..] => queue::sink_in_batches(number(count), region),
         ["queue-echo", count, region @ ..] => queue::echo(number(count), region),
