@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bufabi_core::queue::{Kind, L3End, Opcode, QueueLayout, ReceiveError};
 use bufabi_host::owner::Endpoint;
-use bufabi_host::region::{Emulator, EmulatorError, ProvidedRegion, RegionMemory, SleepingClock};
+use bufabi_host::region::{Awaited, Emulator, EmulatorError, ProvidedRegion, RegionMemory, SleepingClock};
 use bufabi_host::sys::process::{Ending, Process};
 use bufabi_host::vmm::memfd::{Broker, MemfdOptions};
 use bufabi_host::vmm::{Admission, MemfdDriver};
@@ -60,7 +60,7 @@ fn beside_firmware(
     let mut region = region.unwrap();
     let [payload, counter] = region.descriptors().unwrap();
     let emulator =
-        Emulator::start(&machine_driver, [&payload, &counter], layout, &image, folder, what).unwrap();
+        Emulator::start(&machine_driver, [&payload, &counter], layout, &image, folder, what, LIMIT).unwrap();
     let memory = region.memory().unwrap();
     let mut clock = SleepingClock::new(&memory).unwrap().watching(emulator.process()).unwrap();
     let end = L3End::new(layout, memory, vec![0; 256]).unwrap();
@@ -86,7 +86,7 @@ fn a_host_and_firmware_exchange_messages_and_both_check_every_byte() {
             answered += 1;
         }
         end.request_stop(LIMIT, clock).unwrap();
-        emulator.wait().unwrap();
+        emulator.wait(LIMIT).unwrap();
         assert_eq!(end.poison(), None);
     });
     assert_eq!(fs::read_to_string(folder.join("answers")).unwrap(), format!("ok {messages}\n"));
@@ -102,7 +102,7 @@ fn firmware_that_gets_another_message_than_it_expects_gives_up_and_the_host_sees
         let first = end.dequeue_into(&mut out, LIMIT, clock).unwrap();
         assert_eq!(out[..first.1], message(0));
         assert_eq!(end.dequeue_into(&mut out, LIMIT, clock), Err(ReceiveError::PeerAborted));
-        emulator.wait().unwrap();
+        emulator.wait(LIMIT).unwrap();
         assert_eq!(end.poison(), None, "the other side's flag does not set ours");
     });
     let answers = fs::read_to_string(folder.join("answers")).unwrap();
@@ -125,15 +125,13 @@ fn a_machine_that_is_killed_is_known_within_a_second_to_every_wait_of_its_host()
             let elapsed = killer.join().unwrap().elapsed();
             assert!(elapsed < HANG, "{wait:?}: {elapsed:?}");
             let ending = Ending::Killed { signal: SIGKILL };
-            assert_eq!(emulator.wait(), Err(EmulatorError::Ended { ending }));
+            assert_eq!(emulator.wait(LIMIT), Err(EmulatorError::Ended { ending }));
         });
     }
 }
 
-/// What a machine without a program, or one that is killed while it starts, comes to.
-#[test]
-fn a_machine_that_ends_before_its_program_begins_is_told() {
-    let folder = fresh_folder(&builds(), "queue-none").unwrap();
+/// Starts a machine with `image`, which does not come to a program that begins within `patience`.
+fn no_begin(image: &Path, folder: &Path, patience: Duration) -> EmulatorError {
     let (owner, machine) = (Endpoint::new().unwrap(), Endpoint::new().unwrap());
     let (owner_driver, machine_driver) = (driver(&owner), driver(&machine));
     let _broker = Broker::new(&owner_driver).unwrap().spawn().unwrap();
@@ -144,10 +142,44 @@ fn a_machine_that_ends_before_its_program_begins_is_told() {
         ProvidedRegion::create_shareable(&owner, &owner_driver, payload_bytes, counter_bytes, admission);
     let mut region = region.unwrap();
     let [payload, counter] = region.descriptors().unwrap();
-    let image = folder.join("no-such-image");
-    let ended = Emulator::start(&machine_driver, [&payload, &counter], layout, &image, &folder, 0);
-    assert_eq!(ended.unwrap_err(), EmulatorError::Ended { ending: Ending::Exited { status: 1 } });
+    let none = Emulator::start(&machine_driver, [&payload, &counter], layout, image, folder, 0, patience);
     region.close(soon()).unwrap();
+    none.unwrap_err()
+}
+
+/// What a machine without a program, or one that is killed while it starts, comes to.
+#[test]
+fn a_machine_that_ends_before_its_program_begins_is_told_at_once() {
+    let folder = fresh_folder(&builds(), "queue-none").unwrap();
+    let ending = Ending::Exited { status: 1 };
+    let start = Instant::now();
+    let ended = no_begin(&folder.join("no-such-image"), &folder, LIMIT);
+    assert_eq!(ended, EmulatorError::Ended { ending });
+    assert!(start.elapsed() < HANG, "{:?}", start.elapsed());
+}
+
+#[test]
+fn a_machine_whose_program_says_nothing_is_told_and_ends() {
+    let folder = fresh_folder(&builds(), "queue-silent").unwrap();
+    let image = folder.join("turns-in-place");
+    fs::write(&image, 0x1400_0000_u32.to_le_bytes()).unwrap();
+    let patience = Duration::from_millis(500);
+    let start = Instant::now();
+    let silent = no_begin(&image, &folder, patience);
+    assert_eq!(silent, EmulatorError::Silent { awaited: Awaited::Answers, patience });
+    assert!((patience..HANG).contains(&start.elapsed()), "{:?}", start.elapsed());
+    assert_eq!(silent.to_string(), "the emulated machine made no file of its answers within 500ms");
+}
+
+#[test]
+fn a_machine_that_does_not_end_is_told_and_killed() {
+    let folder = fresh_folder(&builds(), "queue-endless").unwrap();
+    beside_firmware(&folder, 1, |_end, _, emulator| {
+        let process = Process::open(emulator.process().pid()).unwrap();
+        let patience = Duration::from_millis(5);
+        assert_eq!(emulator.wait(patience), Err(EmulatorError::Silent { awaited: Awaited::End, patience }));
+        assert!(process.send(SIGKILL).is_err(), "it is there no more");
+    });
 }
 
 /// Stops every thread of a process, which takes effect some time after it was asked for.

@@ -19,6 +19,8 @@ use bufabi_core::{Access, Descriptor, Tag};
 use bufabi_host::consumer::Consumer;
 use bufabi_host::memory::{Mapping, Operand};
 use bufabi_host::owner::{Buffer, Endpoint};
+use bufabi_host::sys::futex;
+use bufabi_host::sys::parent::end_with;
 use bufabi_host::sys::process::{Process, fork};
 use bufabi_host::sys::shm::{self, Open};
 use bufabi_host::worker::{
@@ -47,31 +49,41 @@ struct Partner {
 /// Where a partner's bytes are.
 const BYTES: usize = 512;
 
-/// The number that ends a partner.
-const END: u32 = u32::MAX;
+/// Looks until a number is another one; `None` after many more looks than an answer takes.
+type Wait = fn(&AtomicU32, u32) -> Option<u32>;
+
+/// How long an answer may take.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 impl Partner {
-    fn new(nbytes: usize, wait: fn(&AtomicU32, u32) -> u32, tell: fn(&AtomicU32, u32)) -> Self {
+    fn new(nbytes: usize, wait: Wait, tell: fn(&AtomicU32, u32)) -> Self {
         let memory = Mapping::inherited(4096).unwrap();
+        let parent = Process::current().unwrap();
         let process = fork(|| {
+            // Left alone it would wait, and spin, for ever.
+            end_with(&parent).unwrap();
+            let change = |wait: Wait, number, last| loop {
+                if let Some(next) = wait(number, last) {
+                    return next;
+                }
+            };
             let (asked, answered) = (memory.atomic_u32(0).unwrap(), memory.atomic_u32(256).unwrap());
             let mut copy = vec![0; nbytes];
             // Asleep until it is asked for the first time, so that it disturbs nobody before.
-            let mut last = futex_wait(asked, 0);
+            let mut last = change(futex_wait, asked, 0);
             tell(answered, last);
-            while last != END {
-                last = wait(asked, last);
+            loop {
+                last = change(wait, asked, last);
                 memory.read(BYTES, &mut copy).unwrap();
                 black_box(&copy);
                 tell(answered, last);
             }
-            0
         })
         .unwrap();
         Self { memory, process, last: 0, bytes: vec![1; nbytes] }
     }
 
-    fn exchange(&mut self, wait: fn(&AtomicU32, u32) -> u32, tell: fn(&AtomicU32, u32)) {
+    fn exchange(&mut self, wait: Wait, tell: fn(&AtomicU32, u32)) {
         let (asked, answered) = (self.memory.atomic_u32(0).unwrap(), self.memory.atomic_u32(256).unwrap());
         self.memory.write(BYTES, black_box(&self.bytes)).unwrap();
         if self.last == 0 {
@@ -79,51 +91,55 @@ impl Partner {
         } else {
             tell(asked, self.last + 1);
         }
-        self.last = wait(answered, self.last);
+        let mut until = None;
+        self.last = loop {
+            if let Some(answer) = wait(answered, self.last) {
+                break answer;
+            }
+            let until = *until.get_or_insert_with(|| Instant::now() + PATIENCE);
+            let has_ended = self.process.has_ended_by(Instant::now()).unwrap();
+            assert!(!has_ended && Instant::now() < until, "the other process answers no more");
+        };
     }
 }
 
 impl Drop for Partner {
     fn drop(&mut self) {
         self.process.send(libc::SIGKILL).unwrap();
-        while self.process.ended().unwrap().is_none() {
-            std::thread::yield_now();
-        }
+        assert!(self.process.has_ended_by(Instant::now() + PATIENCE).unwrap());
+        self.process.ended().unwrap();
     }
 }
 
-fn spin(number: &AtomicU32, last: u32) -> u32 {
-    loop {
+fn spin(number: &AtomicU32, last: u32) -> Option<u32> {
+    for _ in 0..1 << 20 {
         let now = number.load(Ordering::Acquire);
         if now != last {
-            return now;
+            return Some(now);
         }
         spin_loop();
     }
+    None
 }
 
 fn store(number: &AtomicU32, value: u32) {
     number.store(value, Ordering::Release);
 }
 
-fn futex(number: &AtomicU32, operation: i32, value: u32) {
-    // SAFETY: the number's address is valid; the call reads it and sleeps, or wakes who sleeps on it.
-    unsafe { libc::syscall(libc::SYS_futex, number.as_ptr(), operation, value, core::ptr::null::<u8>()) };
-}
-
-fn futex_wait(number: &AtomicU32, last: u32) -> u32 {
-    loop {
+fn futex_wait(number: &AtomicU32, last: u32) -> Option<u32> {
+    for _ in 0..8 {
         let now = number.load(Ordering::Acquire);
         if now != last {
-            return now;
+            return Some(now);
         }
-        futex(number, libc::FUTEX_WAIT, last);
+        futex::sleep(number, last, Duration::from_millis(100)).unwrap();
     }
+    None
 }
 
 fn futex_wake(number: &AtomicU32, value: u32) {
     number.store(value, Ordering::Release);
-    futex(number, libc::FUTEX_WAKE, 1);
+    futex::wake(number).unwrap();
 }
 
 /// Bytes of a blob of 8 tensors.
@@ -137,7 +153,7 @@ fn worker(endpoint: &Endpoint, spin: Duration) -> Workers {
 
 fn round_trip(workers: &mut Workers, request: &TaskRequest<'_>) {
     workers.submit(WorkerId(0), request).unwrap();
-    let limit = Instant::now() + Duration::from_secs(10);
+    let limit = Instant::now() + PATIENCE;
     black_box(workers.wait(limit).unwrap().result.unwrap());
 }
 

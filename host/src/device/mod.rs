@@ -22,7 +22,7 @@ pub use chip::Chip;
 pub use error::{DeviceError, LaunchError};
 pub use kind::{DeviceKind, OpenError};
 pub use memory::DeviceMemory;
-pub use qemu::{QemuDevice, QemuError, QemuOptions, find_program};
+pub use qemu::{QemuDevice, QemuError, QemuOptions, check_firmware, find_program};
 pub use resolved::{DeviceRange, Resolved};
 pub use simulated::{SimulatedChip, SimulatedChipOptions};
 

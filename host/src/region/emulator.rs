@@ -5,13 +5,13 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bufabi_core::queue::{QueueLayout, QueueView, QueueViewError};
 use bufabi_core::region::{Part, PartsError, RegionParts, RegionView, RegionViewError};
 use bufabi_core::{Code, Descriptor};
 
+use crate::sys::event::deadline;
 use crate::sys::process::{Ending, Process};
 use crate::sys::{OsError, program};
 use crate::vmm::{MemfdDriver, Shareable, VmmDriver, VmmError};
@@ -22,8 +22,10 @@ const MEMORY: u64 = 0x4000_0000;
 const PROGRAM_BYTES: u64 = 32 << 20;
 const MIB: u64 = 1 << 20;
 
-/// Between two looks at a machine that is about to begin or to end.
+/// Between two looks at a machine that is about to begin.
 const LOOK: Duration = Duration::from_millis(1);
+/// How long a machine that was killed may take to be gone.
+const LAST: Duration = Duration::from_secs(10);
 
 /// An emulated machine that runs. Dropping it ends it, and so does the end of the thread that started it, whatever the cause: a machine
 /// whose host is gone would have nobody to tell it.
@@ -39,7 +41,7 @@ impl Emulator {
     /// Its file `requests`, in `folder`, is `what` and the twelve scalars of the queue, 64 bits each; what it writes to its file
     /// `answers` is found there.
     ///
-    /// The machine ends when this thread does.
+    /// The machine ends when this thread does. It has `patience` to begin: a machine whose program is none runs, and says nothing.
     ///
     /// `importer` is a driver of another endpoint than the region's, for the machine: it imports both parts, whose owner must
     /// permit it.
@@ -53,6 +55,7 @@ impl Emulator {
         image: &Path,
         folder: &Path,
         what: u64,
+        patience: Duration,
     ) -> Result<Self, EmulatorError> {
         let parts = RegionParts::check(payload, counter).map_err(EmulatorError::Parts)?;
         let import = |descriptor| -> Result<_, EmulatorError> {
@@ -109,11 +112,16 @@ impl Emulator {
         })?;
         let mut emulator = Self { process, is_over: false };
         // Its program writes the file of its answers first.
+        let until = deadline(patience);
         while fs::metadata(folder.join("answers")).is_err() {
-            if let Some(ending) = emulator.ended()? {
+            let now = Instant::now();
+            if now >= until {
+                return Err(EmulatorError::Silent { awaited: Awaited::Answers, patience });
+            }
+            let look = now.checked_add(LOOK).map_or(until, |look| look.min(until));
+            if let Some(ending) = emulator.ended_by(look)? {
                 return Err(EmulatorError::Ended { ending });
             }
-            thread::sleep(LOOK);
         }
         Ok(emulator)
     }
@@ -124,21 +132,21 @@ impl Emulator {
         &self.process
     }
 
-    /// Waits for its end.
+    /// Waits for its end. A machine that has not come to it within `patience` is killed.
     ///
     /// # Errors
-    /// [`EmulatorError::Ended`] with a status other than 0, [`EmulatorError::Os`].
-    pub fn wait(mut self) -> Result<(), EmulatorError> {
-        loop {
-            match self.ended()? {
-                Some(Ending::Exited { status: 0 }) => return Ok(()),
-                Some(ending) => return Err(EmulatorError::Ended { ending }),
-                None => thread::sleep(LOOK),
-            }
+    /// [`EmulatorError::Ended`] with a status other than 0, [`EmulatorError::Silent`], [`EmulatorError::Os`].
+    pub fn wait(mut self, patience: Duration) -> Result<(), EmulatorError> {
+        match self.ended_by(deadline(patience))? {
+            Some(Ending::Exited { status: 0 }) => Ok(()),
+            Some(ending) => Err(EmulatorError::Ended { ending }),
+            None => Err(EmulatorError::Silent { awaited: Awaited::End, patience }),
         }
     }
 
-    fn ended(&mut self) -> Result<Option<Ending>, EmulatorError> {
+    /// How it ended, as soon as it has; `None` when it runs at that time.
+    fn ended_by(&mut self, until: Instant) -> Result<Option<Ending>, EmulatorError> {
+        self.process.has_ended_by(until).map_err(EmulatorError::Os)?;
         let ended = self.process.ended().map_err(EmulatorError::Os)?;
         self.is_over |= ended.is_some();
         Ok(ended)
@@ -147,15 +155,21 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        if self.is_over {
-            return;
-        }
-        // It may have ended already.
-        let _ = self.process.send(libc::SIGKILL);
-        while let Ok(None) = self.process.ended() {
-            thread::sleep(LOOK);
+        if !self.is_over {
+            // It may have ended already.
+            let _ = self.process.send(libc::SIGKILL);
+            let _ = self.ended_by(deadline(LAST));
         }
     }
+}
+
+/// What a machine was to do when nobody heard of it for too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Awaited {
+    /// Its program was to make the file of its answers, which is the first that it does.
+    Answers,
+    /// It was to end.
+    End,
 }
 
 /// Why no machine runs, or how it ended.
@@ -176,6 +190,13 @@ pub enum EmulatorError {
         /// How.
         ending: Ending,
     },
+    /// Too long nothing was heard of it. It was killed.
+    Silent {
+        /// What was waited for.
+        awaited: Awaited,
+        /// How long.
+        patience: Duration,
+    },
 }
 
 impl EmulatorError {
@@ -189,6 +210,7 @@ impl EmulatorError {
             Self::Queue(error) => error.code(),
             Self::Os(error) => error.code(),
             Self::Ended { .. } => Code::WorkerDied,
+            Self::Silent { .. } => Code::TimedOut,
         }
     }
 }
@@ -202,6 +224,13 @@ impl fmt::Display for EmulatorError {
             Self::Queue(error) => error.fmt(f),
             Self::Os(error) => error.fmt(f),
             Self::Ended { ending } => write!(f, "the emulated machine {ending}"),
+            Self::Silent { awaited, patience } => {
+                let missing = match awaited {
+                    Awaited::Answers => "made no file of its answers",
+                    Awaited::End => "did not end",
+                };
+                write!(f, "the emulated machine {missing} within {patience:?}")
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 
 pub use attached::AttachedRegion;
 pub use clock::{DEFAULT_SPIN, SleepingClock};
-pub use emulator::{Emulator, EmulatorError};
+pub use emulator::{Awaited, Emulator, EmulatorError};
 pub use error::{AttachError, CloseError, ProvideError};
 pub use memory::RegionMemory;
 pub use provider::ProvidedRegion;

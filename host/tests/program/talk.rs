@@ -54,3 +54,16 @@ fn what_cannot_be_is_wrong_usage() {
         assert_eq!(output.out, "");
     }
 }
+
+#[test]
+fn firmware_that_is_no_program_for_the_machine_is_told_at_once() {
+    for command in ["pingpong", "stream"] {
+        let output = bufabi(&[command, "--firmware", "/dev/null"]);
+        assert_eq!((output.status, output.out.as_str()), (2, ""), "{}", output.complaint);
+        assert!(
+            output.complaint.contains("firmware /dev/null: it is no ELF image for aarch64"),
+            "{}",
+            output.complaint
+        );
+    }
+}

@@ -27,7 +27,7 @@ use crate::space::Space;
 use crate::sys::{OsError, program};
 use link::Link;
 use memory::GuestMemory;
-pub use options::{QemuError, QemuOptions, find_program};
+pub use options::{QemuError, QemuOptions, check_firmware, find_program};
 
 /// A device in QEMU.
 pub struct QemuDevice {
@@ -43,7 +43,7 @@ impl QemuDevice {
     /// # Errors
     /// [`QemuError`]; nothing is left of it then.
     pub fn start(options: &QemuOptions) -> Result<Self, QemuError> {
-        options::check_firmware(&options.firmware)?;
+        check_firmware(&options.firmware)?;
         let memory = GuestMemory::new(options.nbytes)?;
         let size = QemuError::Memory { nbytes: options.nbytes };
         let heap = memory.file().heap();

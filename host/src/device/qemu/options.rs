@@ -175,7 +175,10 @@ pub fn find_program(name: &Path) -> Option<PathBuf> {
 }
 
 /// Looks at an image's head: the emulator would run anything else as it is.
-pub(super) fn check_firmware(path: &Path) -> Result<(), QemuError> {
+///
+/// # Errors
+/// [`QemuError::FirmwareUnreadable`], [`QemuError::NotFirmware`].
+pub fn check_firmware(path: &Path) -> Result<(), QemuError> {
     /// 64 bits, little-endian, and the number of aarch64.
     const IDENTITY: &[u8] = b"\x7fELF\x02\x01";
     const MACHINE: &[u8] = &[183, 0];

@@ -3,7 +3,7 @@
 use std::hint::{black_box, spin_loop};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bufabi_core::wire::body::{Body, ShmName};
 use bufabi_core::{Access, Descriptor};
@@ -24,8 +24,8 @@ use crate::failure::Failure;
 
 /// How long an answer may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The number that ends a partner.
-const END: u32 = u32::MAX;
+/// The longest that a side sleeps before it looks again.
+const SLEEP: Duration = Duration::from_millis(100);
 /// Where the two numbers of a partner lie: in lines of their own.
 const ASKED: usize = 0;
 const ANSWERED: usize = 256;
@@ -47,27 +47,40 @@ enum Wait {
 }
 
 impl Wait {
-    /// Waits until a number is another one.
-    fn change(self, number: &AtomicU32, last: u32) -> u32 {
+    /// Waits until a number is another one; `None` when it is not and `is_over` says that it never will be. That is asked only now and
+    /// then: no answer that comes takes so many looks.
+    fn change(self, number: &AtomicU32, last: u32, mut is_over: impl FnMut() -> bool) -> Option<u32> {
         loop {
-            let now = number.load(Ordering::Acquire);
-            if now != last {
-                return now;
-            }
-            match self {
-                Self::Spin => spin_loop(),
-                // It looks again, whatever ended the sleep.
-                Self::Futex => {
-                    let _ = futex::sleep(number, last, PATIENCE);
+            for _ in 0..self.looks() {
+                let now = number.load(Ordering::Acquire);
+                if now != last {
+                    return Some(now);
+                }
+                match self {
+                    Self::Spin => spin_loop(),
+                    // It looks again, whatever ended the sleep.
+                    Self::Futex => {
+                        let _ = futex::sleep(number, last, SLEEP);
+                    }
                 }
             }
+            if is_over() {
+                return None;
+            }
+        }
+    }
+
+    const fn looks(self) -> u32 {
+        match self {
+            Self::Spin => 1 << 20,
+            Self::Futex => 8,
         }
     }
 
     fn tell(self, number: &AtomicU32, value: u32) {
         number.store(value, Ordering::Release);
         if let Self::Futex = self {
-            // One that is not woken sees it after its patience.
+            // One that is not woken sees it after its sleep.
             let _ = futex::wake(number);
         }
     }
@@ -79,6 +92,8 @@ struct Partner {
     process: Process,
     wait: Wait,
     last: u32,
+    /// It has ended, or its answer is missing.
+    is_lost: bool,
 }
 
 impl Partner {
@@ -95,22 +110,39 @@ impl Partner {
                 return 1;
             };
             let mut last = 0;
-            while last != END {
-                last = wait.change(asked, last);
+            while let Some(next) = wait.change(asked, last, || false) {
+                last = next;
                 wait.tell(answered, last);
             }
             0
         });
-        Ok(Self { process: process.map_err(Failure::machine)?, memory, wait, last: 0 })
+        let process = process.map_err(Failure::machine)?;
+        Ok(Self { process, memory, wait, last: 0, is_lost: false })
     }
 
     fn exchange(&mut self) {
-        if let (Some(asked), Some(answered)) =
-            (self.memory.atomic_u32(ASKED), self.memory.atomic_u32(ANSWERED))
+        let Self { memory, process, wait, last, is_lost } = self;
+        if let (false, Some(asked), Some(answered)) =
+            (*is_lost, memory.atomic_u32(ASKED), memory.atomic_u32(ANSWERED))
         {
-            self.wait.tell(asked, self.last.wrapping_add(1));
-            self.last = self.wait.change(answered, self.last);
+            // No clock is looked at while all goes well: it would be measured too.
+            let mut until = None;
+            let is_over = || {
+                let now = Instant::now();
+                now >= *until.get_or_insert_with(|| deadline(PATIENCE))
+                    || process.has_ended_by(now).unwrap_or(true)
+            };
+            wait.tell(asked, last.wrapping_add(1));
+            match wait.change(answered, *last, is_over) {
+                Some(answer) => *last = answer,
+                None => *is_lost = true,
+            }
         }
+    }
+
+    /// Whether it has answered to the last.
+    fn finish(self) -> Result<(), Failure> {
+        if self.is_lost { Err(Failure::machine("the other process answers no more")) } else { Ok(()) }
     }
 }
 
@@ -118,9 +150,8 @@ impl Drop for Partner {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = self.process.send(libc::SIGKILL);
-        while matches!(self.process.ended(), Ok(None)) {
-            std::thread::yield_now();
-        }
+        let _ = self.process.has_ended_by(deadline(PATIENCE));
+        let _ = self.process.ended();
     }
 }
 
@@ -149,7 +180,7 @@ pub(super) fn round_trips(session: &mut Session) -> Result<(), Failure> {
         // Gone before the worker comes: who spins takes a processor, and there may be two.
         let mut partner = Partner::new(wait)?;
         let bare = session.before(|| partner.exchange());
-        drop(partner);
+        partner.finish()?;
         let spec = WorkerSpec { name: "bench".to_owned(), kind: WorkerKind::Sub };
         let workers = Workers::spawn(&endpoint, &[spec], &Nothing, WaitPolicy { spin });
         let mut workers = workers.map_err(Failure::machine)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bufabi_core::queue::QueueLayout;
+use bufabi_host::device::check_firmware;
 use bufabi_host::owner::Endpoint;
 use bufabi_host::region::{Emulator, ProvidedRegion};
 use bufabi_host::sys::event::deadline;
@@ -75,6 +76,8 @@ impl Other {
         image: &Path,
     ) -> Result<(Self, ProvidedRegion), Failure> {
         let image = image.canonicalize().map_err(|error| Failure::usage(error.to_string()).in_file(image))?;
+        // The emulator would run anything else as it is, and nothing would be heard of it.
+        check_firmware(&image).map_err(|error| Failure::usage(error.to_string()))?;
         let (owner, machine) =
             (Endpoint::new().map_err(Failure::machine)?, Endpoint::new().map_err(Failure::machine)?);
         let driver = |endpoint: &Endpoint| {
@@ -89,7 +92,8 @@ impl Other {
         let [payload, counter] = region.descriptors().map_err(Failure::machine)?;
         let folder = Folder::new()?;
         let parts = [&payload, &counter];
-        let emulator = Emulator::start(&machine_driver, parts, layout, &image, &folder.0, purpose.number());
+        let what = purpose.number();
+        let emulator = Emulator::start(&machine_driver, parts, layout, &image, &folder.0, what, LIMIT);
         let emulator = emulator.map_err(Failure::machine)?;
         Ok((Self::Machine { emulator, _folder: folder, _broker: broker }, region))
     }
@@ -105,7 +109,7 @@ impl Other {
     /// Waits for its end, which STOP has brought about.
     pub(super) fn wait(self) -> Result<(), Failure> {
         match self {
-            Self::Machine { emulator, .. } => emulator.wait().map_err(Failure::machine),
+            Self::Machine { emulator, .. } => emulator.wait(LIMIT).map_err(Failure::machine),
             Self::Process(process) => {
                 process.has_ended_by(deadline(LIMIT)).map_err(Failure::machine)?;
                 match process.ended().map_err(Failure::machine)? {
