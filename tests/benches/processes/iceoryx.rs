@@ -52,20 +52,12 @@ fn publish<T: std::fmt::Debug + ZeroCopySend>(publisher: &Publisher<ipc::Service
     sample.write_payload(message).send().expect("its delivery");
 }
 
-/// The longest that a message may take: who waits for a process that has ended would wait for ever.
-const LIMIT: Duration = Duration::from_secs(20);
-
 fn take<T: std::fmt::Debug + ZeroCopySend + Copy>(subscriber: &Subscriber<ipc::Service, T, ()>) -> T {
-    let mut since: Option<Instant> = None;
     loop {
-        // The time is looked at now and then.
-        for _ in 0..100_000 {
-            if let Some(sample) = subscriber.receive().expect("a subscriber") {
-                return *sample.payload();
-            }
-            spin_loop();
+        if let Some(sample) = subscriber.receive().expect("a subscriber") {
+            return *sample.payload();
         }
-        assert!(since.get_or_insert_with(Instant::now).elapsed() < LIMIT, "no message came");
+        spin_loop();
     }
 }
 

@@ -5,8 +5,9 @@ mod bare;
 mod iceoryx;
 mod queue;
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio, exit};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput};
@@ -17,19 +18,33 @@ const PEER: &str = "BUFABI_BENCH_PEER";
 /// Messages that go at once where several do.
 const BATCH: usize = 16;
 
-/// The other side: a process that says when it is ready and when it is through.
+/// The longest that a peer may take: both sides look without a limit of their own, and one whose other side is gone would look for ever.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The other side: a process that says when it is ready and when it is through. It ends with this one, and this one with it when it fails.
 struct Peer {
-    child: Child,
+    watch: JoinHandle<()>,
     output: BufReader<ChildStdout>,
+    /// It ends when this one is closed.
+    _input: ChildStdin,
 }
 
 impl Peer {
     fn start(role: &str) -> Self {
         let program = std::env::current_exe().expect("this program's file");
         let mut command = Command::new(program);
-        let mut child = command.env(PEER, role).stdout(Stdio::piped()).spawn().expect("a process");
+        let command = command.env(PEER, role).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("a process");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
-        let mut peer = Self { child, output };
+        let input = child.stdin.take().expect("a pipe");
+        let watch = thread::spawn(move || {
+            let ended = child.wait().expect("its end");
+            if !ended.success() {
+                eprintln!("the other process failed: {ended}");
+                exit(1);
+            }
+        });
+        let mut peer = Self { watch, output, _input: input };
         peer.heard("ready");
         peer
     }
@@ -43,8 +58,22 @@ impl Peer {
     /// Waits until it is through.
     fn finish(mut self) {
         self.heard("done");
-        assert!(self.child.wait().expect("its end").success());
+        self.watch.join().expect("its end");
     }
+}
+
+/// Ends this process when its other side does, or when it takes too long.
+fn end_with_other_side() {
+    thread::spawn(|| {
+        // Nothing is ever written there: it can only be closed.
+        let _ = std::io::stdin().read(&mut [0]);
+        exit(1);
+    });
+    thread::spawn(|| {
+        thread::sleep(LIMIT);
+        eprintln!("the other side did not come to its end within {LIMIT:?}");
+        exit(1);
+    });
 }
 
 fn say(word: &str) {
@@ -85,6 +114,7 @@ fn main() {
         criterion.final_summary();
         return;
     };
+    end_with_other_side();
     let words: Vec<&str> = role.split(' ').collect();
     match words.as_slice() {
         ["bare-sink", count, region @ ..] => bare::sink(number(count), region),
