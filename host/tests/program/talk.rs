@@ -38,6 +38,7 @@ fn both_draw_a_picture() {
         let picture = output.out;
         assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n"), "{picture}");
         assert_eq!(picture.matches("<polyline").count(), curves);
+        assert_eq!(picture.matches("<circle").count(), 3 * curves);
     }
 }
 

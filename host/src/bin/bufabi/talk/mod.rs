@@ -15,7 +15,7 @@ use serde_json::json;
 
 use self::host::Talk;
 use self::other::Purpose;
-use self::plot::{Curve, Plot};
+use self::plot::{Curve, Plot, Unit};
 use crate::failure::Failure;
 use crate::table::write_table;
 use crate::terminal::tell;
@@ -133,9 +133,11 @@ impl PingPong {
             };
             let plot = Plot {
                 title: format!("Round trips to {} and back", options.other()),
-                x: "bytes of a message",
-                y: "ns",
-                curves: vec![curve("median", |trips| trips.median), curve("99 of 100", |trips| trips.p99)],
+                unit: Unit::Nanoseconds,
+                curves: vec![
+                    curve("median", |trips| trips.median),
+                    curve("99 of 100 take no longer", |trips| trips.p99),
+                ],
             };
             plot.write(&mut out)
         } else {
@@ -178,9 +180,8 @@ impl Stream {
         } else if svg {
             let points = results.iter().map(|(size, flow)| (f64::from(*size), flow.per_second())).collect();
             let plot = Plot {
-                title: format!("Messages a second to {}, at most {batch} at once", options.other()),
-                x: "bytes of a message",
-                y: "",
+                title: format!("Messages to {}, announced up to {batch} at once", options.other()),
+                unit: Unit::PerSecond,
                 curves: vec![Curve { name: "messages a second", points }],
             };
             plot.write(&mut out)
