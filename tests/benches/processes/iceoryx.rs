@@ -1,8 +1,10 @@
 //! iceoryx2's publish-subscribe, without loss and without waiting for events.
 
 use std::hint::{black_box, spin_loop};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use iceoryx2::config::Config;
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
@@ -13,17 +15,43 @@ use crate::{Peer, say, timed};
 
 type Service<T> = PortFactory<ipc::Service, T, ()>;
 
-/// A name that no other run has.
-fn name(what: &str) -> String {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    format!("bufabi-bench-{}-{number}-{what}", std::process::id())
+/// Where iceoryx2 keeps its files. By itself it leaves some, so each run has a folder and a prefix of its own, which go with it.
+struct Place {
+    name: String,
 }
 
-fn node() -> Node<ipc::Service> {
+impl Place {
+    fn new(what: &str) -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { name: format!("bufabi-bench-{}-{number}-{what}", std::process::id()) }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(folder(&self.name)).expect("its folder");
+        for file in std::fs::read_dir("/dev/shm").expect("shared memory") {
+            let file = file.expect("a file");
+            if file.file_name().to_string_lossy().starts_with(&self.name) {
+                std::fs::remove_file(file.path()).expect("its end");
+            }
+        }
+    }
+}
+
+fn folder(name: &str) -> PathBuf {
+    std::env::temp_dir().join(name)
+}
+
+fn node(name: &str) -> Node<ipc::Service> {
     set_log_level(LogLevel::Error);
-    NodeBuilder::new().create::<ipc::Service>().expect("a node")
+    let mut config = Config::default();
+    config.global.prefix = name.try_into().expect("a prefix");
+    let folder = folder(name);
+    config.global.set_root_path(&folder.to_str().expect("a path").try_into().expect("a path"));
+    NodeBuilder::new().config(&config).create::<ipc::Service>().expect("a node")
 }
 
 fn service<T: std::fmt::Debug + ZeroCopySend>(node: &Node<ipc::Service>, name: &str) -> Service<T> {
@@ -62,8 +90,9 @@ fn take<T: std::fmt::Debug + ZeroCopySend + Copy>(subscriber: &Subscriber<ipc::S
 }
 
 pub(crate) fn one_way(messages: u64) -> Duration {
-    let (node, name) = (node(), name("one-way"));
-    let service = service::<[u64; 4]>(&node, &name);
+    let place = Place::new("one-way");
+    let (node, name) = (node(&place.name), &place.name);
+    let service = service::<[u64; 4]>(&node, name);
     let publisher = publisher(&service);
     let peer = Peer::start(&format!("iceoryx-sink {messages} {name}"));
     timed(peer, || {
@@ -74,7 +103,7 @@ pub(crate) fn one_way(messages: u64) -> Duration {
 }
 
 pub(crate) fn sink(messages: u64, name: &str) {
-    let node = node();
+    let node = node(name);
     let service = service::<[u64; 4]>(&node, name);
     let subscriber = subscriber(&service);
     say("ready");
@@ -85,9 +114,10 @@ pub(crate) fn sink(messages: u64, name: &str) {
 }
 
 pub(crate) fn round_trips(trips: u64) -> Duration {
-    let (node, name) = (node(), name("trip"));
+    let place = Place::new("trip");
+    let (node, name) = (node(&place.name), &place.name);
     let (there, back) =
-        (service::<[u64; 8]>(&node, &name), service::<[u64; 8]>(&node, &format!("{name}-back")));
+        (service::<[u64; 8]>(&node, name), service::<[u64; 8]>(&node, &format!("{name}-back")));
     let (publisher, subscriber) = (publisher(&there), subscriber(&back));
     let peer = Peer::start(&format!("iceoryx-echo {trips} {name}"));
     let start = Instant::now();
@@ -102,7 +132,7 @@ pub(crate) fn round_trips(trips: u64) -> Duration {
 }
 
 pub(crate) fn echo(trips: u64, name: &str) {
-    let node = node();
+    let node = node(name);
     let (there, back) =
         (service::<[u64; 8]>(&node, name), service::<[u64; 8]>(&node, &format!("{name}-back")));
     let (subscriber, publisher) = (subscriber(&there), publisher(&back));
