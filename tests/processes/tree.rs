@@ -1,7 +1,8 @@
 //! A tree of workers: tasks go down several hops under one identity, answers come up, and an end at any level is noticed at every other.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bufabi_core::wire::body::Body;
 use bufabi_core::{Access, Code, DType, Tag};
@@ -15,8 +16,9 @@ use bufabi_host::worker::{
 
 use crate::Case;
 use crate::support::{
-    HANG, MEET, Meeting, SIGSTOP, SLEEP_FOR_EVER, bare, comes_true, died, does_not_run, is_running, load,
-    number, open_files, own_objects, parent_of, passing, row, run, shared_mappings, soon, spawn, spec, store,
+    HANG, MEET, Meeting, SIGCONT, SIGSTOP, SLEEP_FOR_EVER, bare, comes_true, died, does_not_run, is_running,
+    load, number, open_files, own_objects, parent_of, passing, row, run, shared_mappings, soon, spawn, spec,
+    store,
 };
 
 pub(crate) const CASES: &[Case] = &[
@@ -29,11 +31,13 @@ pub(crate) const CASES: &[Case] = &[
     ("a_leaf_that_dies_idle_refuses_what_comes", leaf_dies_idle),
     ("a_host_worker_that_is_killed_fails_all_below_it_and_its_leaves_end", host_killed),
     ("a_host_worker_far_down_that_is_killed_is_named_at_the_top", inner_host_killed),
+    ("what_a_leaf_is_asked_that_was_cut_off_is_over_when_it_has_ended_too", orphan_asked),
     ("a_tree_ends_with_its_root_whatever_it_does", root_killed),
     ("sigterm_ends_a_worker_of_any_kind_and_sigint_none", signals),
     ("a_tree_that_has_nothing_to_do_does_not_run", idle),
     ("a_tree_that_is_stopped_leaves_nothing", nothing_left),
     ("a_host_worker_that_hangs_is_killed_at_the_stop_and_its_leaves_are_gone", hanging_host),
+    ("a_leaf_that_hangs_below_a_host_worker_that_hangs_is_killed_at_the_stop", hanging_leaf),
     ("a_host_worker_without_workers_comes_and_goes", empty_host),
 ];
 
@@ -289,6 +293,47 @@ fn inner_host_killed() {
     assert!(run(&mut workers, sub, Kernel::None, &[], &[]).result.is_ok());
 }
 
+/// A leaf that cannot end, as it is stopped, outlives the worker above it, and nothing is under way on its lane.
+fn orphan_asked() {
+    let endpoint = Endpoint::new().unwrap();
+    let leaves = vec![spec("chip", WorkerKind::Chip)];
+    let far = host("l4", vec![host("l3", leaves.clone())]);
+    let mut workers = spawn(&endpoint, &[far, host("l3", leaves)]);
+    let buffer = endpoint.create_buffer(16, Access::ReadWrite).unwrap();
+    let leaves = ["l4/l3/chip", "l3/chip"].map(|path| find(&workers, path));
+    let pids = leaves.map(|leaf| workers.pid(leaf).unwrap());
+    let above = pids.map(|pid| parent_of(pid).unwrap());
+    for leaf in leaves {
+        assert!(run(&mut workers, leaf, Kernel::None, &[row(&buffer)], &[Tag::NoDep]).result.is_ok());
+    }
+    let ending = Ending::Killed { signal: 9 };
+    for (pid, above) in pids.into_iter().zip(above) {
+        kill(pid, SIGSTOP);
+        kill(above, 9);
+    }
+    // The worker above that has waited for it: it knows.
+    comes_true("the end far down", || parent_of(above[0]).is_none());
+    let tensors = [row(&buffer)];
+    let request =
+        TaskRequest { kernel: number(Kernel::None), tensors: &tensors, tags: &[Tag::NoDep], ..bare(1, 0) };
+    workers.submit(leaves[0], &request).unwrap();
+    let limit = Instant::now().checked_add(Duration::from_millis(500)).unwrap();
+    assert_eq!(workers.wait(limit), Err(WaitError::TimedOut { busy: 1, worker: leaves[0], task: 1 }));
+    assert_eq!(workers.submit(leaves[1], &request), Err(SubmitError::WorkerDied { pid: above[1], ending }));
+    // Both still have it mapped.
+    let kept = workers.release_imports(buffer.identity(), passing()).unwrap();
+    let kept: BTreeSet<_> = kept.iter().map(|kept| (kept.worker, kept.why.is_none())).collect();
+    assert_eq!(kept, leaves.map(|leaf| (leaf, true)).into());
+    for pid in pids {
+        kill(pid, SIGCONT);
+    }
+    let done = workers.wait(soon()).unwrap();
+    assert_eq!((done.task, done.result), (1, Err(died("l4/l3", above[0], ending))));
+    assert!(!is_running(pids[0]));
+    assert_eq!(workers.release_imports(buffer.identity(), soon()), Ok(vec![]));
+    assert!(!is_running(pids[1]));
+}
+
 fn root_killed() {
     // A process between this one and the tree, which tells the leaves' numbers through a shared buffer and is then killed.
     let endpoint = Endpoint::new().unwrap();
@@ -377,8 +422,21 @@ fn hanging_host() {
     let pids = [0, 1, 2].map(|worker| workers.pid(WorkerId(worker)).unwrap());
     let above = parent_of(pids[0]).unwrap();
     kill(above, SIGSTOP);
-    workers.stop(Instant::now().checked_add(std::time::Duration::from_millis(50)).unwrap());
+    workers.stop(Instant::now().checked_add(Duration::from_millis(50)).unwrap());
     assert!(!pids.iter().chain([&above]).any(|&pid| is_running(pid)));
+}
+
+fn hanging_leaf() {
+    let endpoint = Endpoint::new().unwrap();
+    for is_host_killed in [false, true] {
+        let workers = spawn(&endpoint, &small_tree());
+        let pids = [0, 1, 2].map(|worker| workers.pid(WorkerId(worker)).unwrap());
+        let above = parent_of(pids[0]).unwrap();
+        kill(pids[0], SIGSTOP);
+        kill(above, if is_host_killed { 9 } else { SIGSTOP });
+        workers.stop(Instant::now().checked_add(Duration::from_millis(50)).unwrap());
+        assert!(!pids.iter().chain([&above]).any(|&pid| is_running(pid)));
+    }
 }
 
 fn empty_host() {

@@ -144,7 +144,7 @@ impl<'a> Host<'a> {
                 hello.as_bytes(),
             );
         }
-        if let Some(death) = self.links.death(lane).cloned() {
+        if let Some(death) = self.links.ended(lane).cloned() {
             return self.answer_death(lane, &forwarded, &death);
         }
         match self.reexport.write(request.kind, &mailbox.blob(&request)) {

@@ -349,7 +349,7 @@ impl Workers {
                 if self.links.work(worker.0).is_some() {
                     return true;
                 }
-                if let Some(death) = self.links.death(worker.0) {
+                if let Some(death) = self.links.ended(worker.0) {
                     asked.push((worker, Some(Err(TaskFailure::WorkerDied(death.clone())))));
                 } else {
                     waiting.push(worker);

@@ -75,11 +75,17 @@ impl<W> Links<W> {
             }
         }
         self.await_ends(until);
-        for link in self.links.iter().filter(|link| link.ending.is_none()) {
-            let _ = link.process.send(libc::SIGKILL);
+        // First the workers, then the leaves that have outlived the ones above them and do not end by themselves.
+        for _ in 0..2 {
+            let workers = self.links.iter().filter(|link| link.ending.is_none()).map(|link| &link.process);
+            let orphans =
+                self.lanes.iter().filter(|lane| lane.is_orphan).filter_map(|lane| lane.leaf.as_ref());
+            for process in workers.chain(orphans) {
+                let _ = process.send(libc::SIGKILL);
+            }
+            let soon = Instant::now().checked_add(STOP_LIMIT).unwrap_or(until);
+            self.await_ends(soon);
         }
-        let soon = Instant::now().checked_add(STOP_LIMIT).unwrap_or(until);
-        self.await_ends(soon);
     }
 
     /// Waits until every process has ended, or the time comes.

@@ -137,6 +137,12 @@ impl<W> Links<W> {
         self.lanes.get(lane)?.death.as_ref()
     }
 
+    /// The same, once the leaf itself has ended. Until then a request goes on its lane as ever and is over when the leaf is, which may
+    /// still have mapped what it is asked to drop.
+    pub(super) fn ended(&self, lane: usize) -> Option<&Death> {
+        self.lanes.get(lane).filter(|lane| !lane.is_orphan)?.death.as_ref()
+    }
+
     /// A reply told of a death further down.
     pub(super) fn learn_death(&mut self, lane: usize, death: &Death) {
         if let Some(lane) = self.lanes.get_mut(lane) {
