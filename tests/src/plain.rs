@@ -1,4 +1,5 @@
-//! A region whose PAYLOAD is plain memory: what one side writes without the other one's knowing races, and ThreadSanitizer sees it.
+//! A region whose PAYLOAD is copied line by line: with `--cfg bufabi_shows_races` those copies are plain, so what one side writes without
+//! the other one's knowing races, and ThreadSanitizer sees it.
 
 use std::sync::atomic::Ordering;
 

@@ -5,6 +5,7 @@ pub mod inherited;
 pub mod lines;
 pub mod mapping;
 pub mod operand;
+pub(crate) mod shared;
 pub mod strided;
 pub mod typed;
 

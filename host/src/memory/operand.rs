@@ -13,8 +13,8 @@ use super::strided::Strided;
 /// A view of mapped memory, with the right that the owner grants.
 ///
 /// Holding one proves that the bytes from [`base`](Self::base) to the view's end stay mapped for `'a`, that loads are possible if
-/// the right reads and stores if it writes. It proves nothing about who else writes them meanwhile: what orders
-/// cooperating tasks are the edges between them.
+/// the right reads and stores if it writes. It proves nothing about who else writes them meanwhile, so they are reached by copies alone
+/// ([`Strided`]): what orders cooperating tasks are the edges between them.
 #[derive(Clone, Copy)]
 pub struct Operand<'a> {
     base: NonNull<u8>,
@@ -36,14 +36,15 @@ impl<'a> Operand<'a> {
         }
         let base = NonNull::from(bytes).cast();
         // SAFETY: the view ends within `bytes`, which are borrowed for `'a`, and a cell may be read and written through a
-        // shared reference.
+        // shared reference, which stays in its thread.
         Ok(unsafe { Self::new(base, view, access) })
     }
 
     /// The view of the memory that starts at `base`.
     ///
     /// # Safety
-    /// The `view.end()` bytes from `base` on stay mapped for `'a`: readable if `access` reads, writable if it writes.
+    /// The `view.end()` bytes from `base` on stay mapped for `'a`: readable if `access` reads, writable if it writes. Nothing refers to
+    /// them as memory that nobody else writes, and whoever else reaches them in another thread does it by copies as here, or by atomics.
     #[must_use]
     pub const unsafe fn new(base: NonNull<u8>, view: View, access: Access) -> Self {
         Self { base, view, access, memory: PhantomData }

@@ -1,19 +1,18 @@
 //! Lines of elements, copied out of an operand and into it: the one place where a task's data is read and written.
 //!
-//! Task data lies in memory that other processes may write at any moment, so nothing here hands out a reference to it.
-//! An element is read once, into memory of this process alone, and whatever its bits are they are a value of its type.
-//! That no cooperating task writes meanwhile is what the edges between tasks are for. Elements may lie at any address.
-//!
-//! These are plain loads and stores, since kernels live from them. An operand stays in its thread, but a mapping makes one in each: whoever
-//! does that in several threads of a process sees to the order between them, as edges do between tasks. Nothing here checks it.
+//! Task data lies in memory that other threads and processes may write at any moment, so nothing here hands out a reference to it, and
+//! what crosses is carried by the copies of `shared`, which are defined whatever others do. An element is read once, into memory of this
+//! thread alone, and whatever its bits are they are a value of its type; kernels compute there, on whole lines. That no task writes
+//! meanwhile is what the edges between tasks are for: without them numbers are wrong, and nothing worse.
+//! Elements may lie at any address.
 
 use core::marker::PhantomData;
-use core::ptr;
 
 use bufabi_device::kernel::{Bits, Elements, Geometry};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::operand::Operand;
+use super::shared;
 
 /// An operand whose elements are of type `T`, or of another type of the same size.
 ///
@@ -58,19 +57,14 @@ impl<'a, T: Copy + FromBytes + IntoBytes + Immutable> Strided<'a, T> {
         let line = line.get_mut(..there).unwrap_or_default();
         let from = self.first.wrapping_add(start);
         if step == 1 {
-            // SAFETY: elements `start` to `start + there` lie within the reach, which the operand keeps mapped and readable; the
-            // line is memory of its own, borrowed for writing alone, so they do not meet. Both are counted in bytes,
-            // which have no alignment.
-            unsafe {
-                ptr::copy_nonoverlapping(from.cast::<u8>(), line.as_mut_ptr().cast(), size_of_val(line));
-            }
+            // SAFETY: elements `start` to `start + there` lie within the reach, which the operand keeps mapped and readable, and nobody's.
+            unsafe { shared::read(from.cast(), line.as_mut_bytes()) };
             return;
         }
         let mut from = from;
         for slot in line {
-            // SAFETY: the element is one of the `there` that lie within the reach, which the operand keeps mapped and readable; any
-            // bits are a `T`.
-            *slot = unsafe { from.read_unaligned() };
+            // SAFETY: the element is one of the `there` that lie within the reach, which the operand keeps mapped and readable, and nobody's.
+            unsafe { shared::read_element(from, slot) };
             from = from.wrapping_add(step);
         }
     }
@@ -83,18 +77,14 @@ impl<'a, T: Copy + FromBytes + IntoBytes + Immutable> Strided<'a, T> {
         let line = line.get(..there).unwrap_or_default();
         let to = self.first.wrapping_add(start);
         if step == 1 {
-            // SAFETY: elements `start` to `start + there` lie within the reach, which the operand keeps mapped and writable; the
-            // line is memory of this process that nobody writes, so they do not meet. Both are counted in bytes, which
-            // have no alignment.
-            unsafe {
-                ptr::copy_nonoverlapping(line.as_ptr().cast::<u8>(), to.cast(), size_of_val(line));
-            }
+            // SAFETY: elements `start` to `start + there` lie within the reach, which the operand keeps mapped and writable, and nobody's.
+            unsafe { shared::write(to.cast(), line.as_bytes()) };
             return;
         }
         let mut to = to;
-        for &value in line {
-            // SAFETY: the element is one of the `there` that lie within the reach, which the operand keeps mapped and writable.
-            unsafe { to.write_unaligned(value) };
+        for value in line {
+            // SAFETY: the element is one of the `there` that lie within the reach, which the operand keeps mapped and writable, and nobody's.
+            unsafe { shared::write_element(to, value) };
             to = to.wrapping_add(step);
         }
     }

@@ -7,11 +7,11 @@
 //! - **Alignment** is looked at, and refused by a typed error.
 //! - **Values**: any bits are a value of every type here. BOOL is `u8`, since not every byte is a `bool`.
 //! - **Aliasing**: a view that is to be written and may name an element twice is refused; what remains for it is strided access by
-//!   copies ([`Strided`](super::Strided)). Between arguments, tasks and processes, whoever makes an [`Argument`] promises what edges and
-//!   the check of a task's arguments establish: nobody writes what a running task reads, or reaches what it writes.
+//!   copies ([`Strided`](super::Strided)). That nobody, in this process or another, writes what a running task reads, or reaches what it
+//!   writes, is what whoever makes an [`Argument`] promises, which is `unsafe`. Among those who cooperate, edges and the check of a task's
+//!   arguments establish it; whoever cannot vouch for every process that has the memory mapped for stores takes copies instead.
 //!
-//! A process that keeps to none of this, and has the memory mapped for stores, can break the last point, as it can break
-//! any result that is computed there. Control memory, where that would matter beyond the data, is never handed out in this way.
+//! Control memory, where a broken promise would matter beyond the data, is never handed out in this way.
 
 use core::fmt;
 
@@ -73,10 +73,10 @@ impl<'a> Argument<'a> {
     /// The argument of a task that an operand is.
     ///
     /// # Safety
-    /// As long as the answer lives, nobody who cooperates, in this process or another, writes a byte of the operand's view, and if
-    /// the operand's right writes, nobody else loads or stores one: neither another argument of the same task. For the operands of
-    /// a kernel, each limited to what the kernel does with it, that holds from its start to its return: the check at submit
-    /// refuses arguments of one task that clash, and edges keep other tasks away.
+    /// As long as the answer lives, nobody, in this process or another, writes a byte of the operand's view, and if the operand's right
+    /// writes, nobody else loads or stores one: neither another argument of the same task. For the operands of a kernel, each limited
+    /// to what the kernel does with it, and processes that keep to the protocol, that holds from its start to its return: the check at
+    /// submit refuses arguments of one task that clash, and edges keep other tasks away.
     #[must_use]
     pub const unsafe fn new(operand: Operand<'a>) -> Self {
         Self(operand)

@@ -38,6 +38,10 @@ fn ask() -> u32 {
 
 /// The page, made by this thread or by another one meanwhile. Where there is none the system is asked each time.
 fn make() -> Option<&'static AtomicU32> {
+    if cfg!(miri) {
+        // It knows neither such pages nor forks.
+        return None;
+    }
     let page = map_emptied_in_forks(size_of::<AtomicU32>()).ok()?;
     let number = page.cast::<AtomicU32>().as_ptr();
     if KEPT.compare_exchange(null_mut(), number, Ordering::AcqRel, Ordering::Acquire).is_err() {

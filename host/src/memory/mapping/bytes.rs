@@ -2,14 +2,15 @@
 
 use core::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use bufabi_core::wire::blob::ByteSource;
 
 use super::{Mapping, count_copied};
+use crate::memory::shared;
 
 impl Mapping {
-    /// Copies the bytes from `offset` on into `out`, each read once.
+    /// Copies the bytes from `offset` on into `out`: each was there at some time during the call.
     ///
     /// # Errors
     /// [`OutOfRange`]; nothing was copied then.
@@ -30,43 +31,20 @@ impl Mapping {
     }
 
     /// As [`read`](Self::read), of control memory, whose copies are not counted.
-    #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
+    #[inline]
     pub(crate) fn read_control(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfRange> {
         let start = self.range(offset, out.len())?;
-        let (head, words, tail) = self.split(start, out.len());
-        let (out_head, rest) = out.split_at_mut(head.len());
-        let (out_words, out_tail) = rest.split_at_mut(words.len().saturating_mul(8));
-        for (out, byte) in out_head.iter_mut().zip(head) {
-            *out = byte.load(Ordering::Relaxed);
-        }
-        for (out, word) in out_words.as_chunks_mut().0.iter_mut().zip(words) {
-            *out = word.load(Ordering::Relaxed).to_ne_bytes();
-        }
-        for (out, byte) in out_tail.iter_mut().zip(tail) {
-            *out = byte.load(Ordering::Relaxed);
-        }
+        // SAFETY: the range lies within the mapping, which lives as long as it is borrowed.
+        unsafe { shared::read(start.as_ptr(), out) };
         Ok(())
     }
 
     /// As [`write`](Self::write), of control memory, whose copies are not counted.
-    #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
+    #[inline]
     pub(crate) fn write_control(&self, offset: usize, bytes: &[u8]) -> Result<(), OutOfRange> {
-        let start = self.range(offset, bytes.len())?;
-        if !self.access.writes() {
-            return Err(OutOfRange { offset, length: bytes.len(), nbytes: 0 });
-        }
-        let (head, words, tail) = self.split(start, bytes.len());
-        let (in_head, rest) = bytes.split_at(head.len());
-        let (in_words, in_tail) = rest.split_at(words.len().saturating_mul(8));
-        for (byte, from) in head.iter().zip(in_head) {
-            byte.store(*from, Ordering::Relaxed);
-        }
-        for (word, from) in words.iter().zip(in_words.as_chunks().0) {
-            word.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
-        }
-        for (byte, from) in tail.iter().zip(in_tail) {
-            byte.store(*from, Ordering::Relaxed);
-        }
+        let start = self.writable(offset, bytes.len())?;
+        // SAFETY: the range lies within the mapping, which lives as long as it is borrowed, and can be written.
+        unsafe { shared::write(start.as_ptr(), bytes) };
         Ok(())
     }
 
@@ -127,13 +105,13 @@ impl Mapping {
     /// # Errors
     /// [`OutOfRange`], also for a mapping that is not to be written; nothing has changed then.
     pub fn clear(&self, offset: usize, nbytes: usize) -> Result<(), OutOfRange> {
-        let start = self.range(offset, nbytes)?;
-        if !self.access.writes() {
-            return Err(OutOfRange { offset, length: nbytes, nbytes: 0 });
+        const ZEROS: [u8; 4096] = [0; 4096];
+        let start = self.writable(offset, nbytes)?.as_ptr();
+        for done in (0..nbytes).step_by(ZEROS.len()) {
+            let zeros = ZEROS.get(..nbytes.saturating_sub(done)).unwrap_or(&ZEROS);
+            // SAFETY: no more than the range, which lies within the mapping, which lives as long as it is borrowed, and can be written.
+            unsafe { shared::write(start.wrapping_add(done), zeros) };
         }
-        let (head, words, tail) = self.split(start, nbytes);
-        head.iter().chain(tail).for_each(|byte| byte.store(0, Ordering::Relaxed));
-        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
         Ok(())
     }
 
@@ -155,14 +133,11 @@ impl Mapping {
         }
     }
 
-    /// The bytes from `start` on, whose range was checked: single ones up to an aligned word, words, and single ones again.
-    fn split(&self, start: NonNull<u8>, length: usize) -> (&[AtomicU8], &[AtomicU64], &[AtomicU8]) {
-        // SAFETY: the range lies within the mapping, which lives as long as it is borrowed. A slice of atomics is sound beside
-        // writers in other processes, which is what atomics are for; no two processes' accesses of ours overlap in
-        // different widths without an order between them.
-        let bytes = unsafe { core::slice::from_raw_parts(start.cast::<AtomicU8>().as_ptr(), length) };
-        // SAFETY: eight atomic bytes, aligned to eight, have the layout of one atomic word.
-        unsafe { bytes.align_to() }
+    /// As [`range`](Self::range), if it may be written.
+    #[inline]
+    fn writable(&self, offset: usize, length: usize) -> Result<NonNull<u8>, OutOfRange> {
+        let start = self.range(offset, length)?;
+        if self.access.writes() { Ok(start) } else { Err(OutOfRange { offset, length, nbytes: 0 }) }
     }
 }
 

@@ -61,7 +61,7 @@ struct Kept {
 
 // SAFETY: a mapping belongs to the process, not to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: its bytes are reached by atomics alone, and by operands, whose users know that others write.
+// SAFETY: its bytes are reached by atomics and by copies that are defined beside any others, operands' too.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
@@ -116,7 +116,8 @@ impl Mapping {
     ///
     /// # Safety
     /// As long as `keeper` lives, in this process and in every process forked from it, the `nbytes` bytes from `base` on stay mapped:
-    /// for loads and, if `access` writes, for stores. Nothing refers to them as memory that nobody else writes.
+    /// for loads and, if `access` writes, for stores, as ordinary memory. Nothing refers to them as memory that nobody else writes, and
+    /// whoever else reaches them in this process does it by atomics, or by a mapping too.
     #[must_use]
     pub unsafe fn of_memory(
         base: NonNull<u8>,
@@ -225,8 +226,8 @@ impl Mapping {
         }
     }
 
-    /// A view of it. That nobody else reaches what is written through it at the same time is for whoever orders the users of the mapping to see
-    /// to, be they processes or threads.
+    /// A view of it. Others may reach the same bytes at the same time, be they processes or threads: what each finds there is then for
+    /// whoever orders them to see to.
     ///
     /// # Errors
     /// [`ViewError::OutOfBounds`] when the view, legal in another backing, reaches past this one.
@@ -248,7 +249,8 @@ impl Mapping {
         // SAFETY: a view ends behind its start, so `start` lies within the mapping.
         let base = unsafe { self.base.add(start) };
         // SAFETY: the view ends within the mapping, which lives as long as it is borrowed, and which was made for loads
-        // and, if `access` writes, for stores. A page that a peer took away faults, which never reads or writes anything else.
+        // and, if `access` writes, for stores; all reach it by copies and atomics. A page that a peer took away faults, which never reads
+        // or writes anything else.
         Ok(unsafe { Operand::new(base, view, self.access) })
     }
 

@@ -3,7 +3,6 @@
 use core::cell::Cell;
 
 use bufabi_core::{View, ViewError};
-use proptest::prelude::*;
 
 use super::*;
 
@@ -108,6 +107,8 @@ fn what_is_not_granted_not_aligned_or_not_dense_is_refused() {
 
 #[cfg(feature = "ndarray")]
 mod arrays {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
