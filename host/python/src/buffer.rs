@@ -2,7 +2,6 @@
 
 use core::num::NonZeroU64;
 use core::time::Duration;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use bufabi_core::wire::backend::BackendKind;
@@ -19,9 +18,11 @@ use crate::descriptor::PyDescriptor;
 use crate::endpoint::here;
 use crate::error::{OrRaise, failed, raise};
 use crate::ffi::memory_of;
+use crate::guarded::Guarded;
 use crate::identity::PyIdentity;
 use crate::mapped_arg::{PyMappedArg, Reach};
 use crate::number::{self, Value};
+use crate::refusal::Refusal;
 use crate::tensor::{PyTensor, view};
 
 /// How long to wait before a buffer that tasks name is tried again.
@@ -35,7 +36,7 @@ pub(crate) struct PyBuffer {
     endpoint: Endpoint,
     identity: Identity,
     nbytes: u64,
-    held: Mutex<Held>,
+    held: Guarded<Held>,
 }
 
 /// What stands behind a buffer.
@@ -56,7 +57,7 @@ pub(crate) enum Held {
 impl PyBuffer {
     pub(crate) fn owned(endpoint: Endpoint, buffer: Buffer) -> Self {
         let (identity, nbytes) = (buffer.identity(), buffer.nbytes());
-        Self { endpoint, identity, nbytes, held: Mutex::new(Held::Owned(buffer)) }
+        Self { endpoint, identity, nbytes, held: Guarded::new(Held::Owned(buffer)) }
     }
 
     fn wrapped(endpoint: Endpoint, wrapped: Wrapped, region: Option<InheritedRegion>) -> Self {
@@ -65,7 +66,7 @@ impl PyBuffer {
             endpoint,
             identity,
             nbytes,
-            held: Mutex::new(Held::Wrapped { name: wrapped, _region: region }),
+            held: Guarded::new(Held::Wrapped { name: wrapped, _region: region }),
         }
     }
 
@@ -74,37 +75,32 @@ impl PyBuffer {
         self.identity
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
-        // Every step on it is whole, so a panic elsewhere leaves it as it should be.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A view of it, as a task argument.
     #[inline]
-    pub(crate) fn tensor_of(&self, view: &View) -> PyResult<Tensor> {
-        match &*self.held() {
-            Held::Owned(buffer) => buffer.tensor(view).or_raise(),
-            Held::Wrapped { name, .. } => name.tensor(view).or_raise(),
+    pub(crate) fn tensor_of(&self, py: Python<'_>, view: &View) -> PyResult<Tensor> {
+        Ok(self.held.with(py, |held| match held {
+            Held::Owned(buffer) => Ok(buffer.tensor(view)?),
+            Held::Wrapped { name, .. } => Ok(name.tensor(view)?),
             Held::Closed => Err(self.is_closed()),
-        }
+        })?)
     }
 
-    pub(crate) fn descriptor(&self) -> PyResult<Descriptor> {
-        match &*self.held() {
-            Held::Owned(buffer) => buffer.descriptor().or_raise(),
-            Held::Wrapped { name, .. } => name.descriptor().or_raise(),
+    pub(crate) fn descriptor(&self, py: Python<'_>) -> PyResult<Descriptor> {
+        Ok(self.held.with(py, |held| match held {
+            Held::Owned(buffer) => Ok(buffer.descriptor()?),
+            Held::Wrapped { name, .. } => Ok(name.descriptor()?),
             Held::Closed => Err(self.is_closed()),
-        }
+        })?)
     }
 
     #[cold]
-    fn is_closed(&self) -> PyErr {
-        raise(Code::Released, &format_args!("{} was closed", self.identity))
+    fn is_closed(&self) -> Refusal {
+        Refusal::Rule(Code::Released, format!("{} was closed", self.identity))
     }
 
     /// Lets go of it, without waiting for tasks.
-    pub(crate) fn release(&self) -> Result<(), ReleaseError> {
-        self.let_go(Buffer::release, Wrapped::release)
+    pub(crate) fn release(&self, py: Python<'_>) -> Result<(), ReleaseError> {
+        self.let_go(py, Buffer::release, Wrapped::release)
     }
 
     /// Lets go of it once no task names it any more; from now on nothing new does.
@@ -114,7 +110,7 @@ impl PyBuffer {
         loop {
             let now = Instant::now();
             let tried =
-                self.let_go(|buffer| buffer.release_when_idle(now), |name| name.release_when_idle(now));
+                self.let_go(py, |buffer| buffer.release_when_idle(now), |name| name.release_when_idle(now));
             match tried {
                 Err(ReleaseError::TimedOut { .. }) if now < until => {
                     let left = until.saturating_duration_since(now);
@@ -128,17 +124,20 @@ impl PyBuffer {
 
     fn let_go(
         &self,
-        owned: impl FnOnce(&mut Buffer) -> Result<(), ReleaseError>,
-        wrapped: impl FnOnce(&mut Wrapped) -> Result<(), ReleaseError>,
+        py: Python<'_>,
+        owned: impl FnOnce(&mut Buffer) -> Result<(), ReleaseError> + Send,
+        wrapped: impl FnOnce(&mut Wrapped) -> Result<(), ReleaseError> + Send,
     ) -> Result<(), ReleaseError> {
-        let mut held = self.held();
-        match &mut *held {
-            Held::Owned(buffer) => owned(buffer)?,
-            Held::Wrapped { name, .. } => wrapped(name)?,
-            Held::Closed => return Ok(()),
-        }
-        *held = Held::Closed;
-        Ok(())
+        let let_go = self.held.with(py, |held| {
+            match held {
+                Held::Owned(buffer) => owned(buffer)?,
+                Held::Wrapped { name, .. } => wrapped(name)?,
+                Held::Closed => {}
+            }
+            Ok(core::mem::replace(held, Held::Closed))
+        });
+        // Memory that was wrapped is an object's of Python, which may go with it.
+        let_go.map(drop)
     }
 }
 
@@ -151,13 +150,14 @@ impl PyBuffer {
     #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = 0))]
     fn tensor(
         &self,
+        py: Python<'_>,
         shapes: &Bound<'_, PyAny>,
         dtype: Value<DType>,
         strides: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = number::byte_offset)] byte_offset: u64,
     ) -> PyResult<PyTensor> {
         let view = view(byte_offset, shapes, strides, dtype.0, self.nbytes)?;
-        self.tensor_of(&view).map(PyTensor)
+        self.tensor_of(py, &view).map(PyTensor)
     }
 
     /// The owner's own view of its bytes, for loads and stores whatever is granted to others: `shapes` elements, row-major from
@@ -167,20 +167,21 @@ impl PyBuffer {
     #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = 0))]
     fn mapped(
         &self,
+        py: Python<'_>,
         shapes: &Bound<'_, PyAny>,
         dtype: Value<DType>,
         strides: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = number::byte_offset)] byte_offset: u64,
     ) -> PyResult<PyMappedArg> {
         let view = view(byte_offset, shapes, strides, dtype.0, self.nbytes)?;
-        let mapping = self.endpoint.own_mapping(&self.descriptor()?).or_raise()?;
+        let mapping = self.endpoint.own_mapping(&self.descriptor(py)?).or_raise()?;
         let reach = Reach::new(mapping, view, Access::ReadWrite);
         reach.or_raise().map(PyMappedArg::new)
     }
 
     /// What a consumer needs to reach it. Of a buffer that was closed there is none: a ValueError.
-    fn to_descriptor(&self) -> PyResult<PyDescriptor> {
-        self.descriptor().map(PyDescriptor)
+    fn to_descriptor(&self, py: Python<'_>) -> PyResult<PyDescriptor> {
+        self.descriptor(py).map(PyDescriptor)
     }
 
     /// Unmaps and frees what it owns, once; what it wraps is only named no more. With a timeout in seconds it waits so long for the
@@ -191,7 +192,7 @@ impl PyBuffer {
     #[pyo3(signature = (timeout = None))]
     fn close(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<()> {
         match timeout {
-            None => self.release().or_raise(),
+            None => self.release(py).or_raise(),
             Some(seconds) => self.release_when_idle(py, deadline(seconds)?),
         }
     }
@@ -210,8 +211,8 @@ impl PyBuffer {
 
     /// It was closed.
     #[getter]
-    fn closed(&self) -> bool {
-        matches!(*self.held(), Held::Closed)
+    fn closed(&self, py: Python<'_>) -> bool {
+        self.held.with(py, |held| matches!(held, Held::Closed))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -219,16 +220,16 @@ impl PyBuffer {
     }
 
     #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        match self.release() {
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
+        match self.release(py) {
             // The end of a fork is not the end of what its parent owns.
             Err(ReleaseError::Forked { .. }) => Ok(()),
             released => released.or_raise(),
         }
     }
 
-    fn __repr__(&self) -> String {
-        let state = if self.closed() { ", closed" } else { "" };
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let state = if self.closed(py) { ", closed" } else { "" };
         format!("Buffer({}, {} bytes{state})", self.identity, self.nbytes)
     }
 }

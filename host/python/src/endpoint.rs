@@ -1,7 +1,5 @@
 //! The endpoint of this process: all that Python makes here is owned by it.
 
-use std::sync::{Mutex, PoisonError};
-
 use bufabi_host::owner::Endpoint;
 use bufabi_host::sys::process::current_pid;
 use bufabi_host::sys::random::random_bytes;
@@ -9,22 +7,25 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::error::OrRaise;
+use crate::guarded::Guarded;
 
 /// The endpoint, and whose it is: a fork has one of its own, whose name is drawn after the fork.
-static HERE: Mutex<Option<(u32, Endpoint)>> = Mutex::new(None);
+static HERE: Guarded<Option<(u32, Endpoint)>> = Guarded::new(None);
 
 /// The endpoint of this process.
 pub(crate) fn here() -> PyResult<Endpoint> {
-    let mut here = HERE.lock().unwrap_or_else(PoisonError::into_inner);
     let pid = current_pid();
-    match &*here {
-        Some((creator, endpoint)) if *creator == pid => Ok(endpoint.clone()),
-        Some(_) | None => {
-            let endpoint = Endpoint::new().or_raise()?;
-            *here = Some((pid, endpoint.clone()));
-            Ok(endpoint)
-        }
-    }
+    Python::attach(|py| {
+        // That of the parent, if there was one, is dropped where nothing is locked.
+        let (endpoint, _earlier) = HERE.with(py, |here| match here {
+            Some((creator, endpoint)) if *creator == pid => (Ok(endpoint.clone()), None),
+            Some(_) | None => match Endpoint::new() {
+                Ok(endpoint) => (Ok(endpoint.clone()), here.replace((pid, endpoint))),
+                Err(error) => (Err(error), None),
+            },
+        });
+        endpoint.or_raise()
+    })
 }
 
 /// Draws a name for an endpoint incarnation: 8 random bytes of the operating system's. An OSError if it gives

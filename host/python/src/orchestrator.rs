@@ -5,17 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bufabi_core::{DType, Tag};
 use bufabi_host::kernels::{Call, Kernel};
 use bufabi_host::orchestrator::Member;
-use bufabi_host::worker::WorkerId;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::error::OrRaise;
 use crate::number::{Numbers, Value};
+use crate::refusal::Refusal;
 use crate::started::Started;
 use crate::task_args::PyTaskArgs;
 use crate::tensor::PyTensor;
-use crate::tree::LeafKind;
+use crate::tree::{LeafKind, Named};
 use crate::worker::PyWorker;
 
 /// Submits the tasks of one run, in order. Each begins when those that it waits for are done, which follows from the bytes that
@@ -36,12 +35,21 @@ impl PyOrchestrator {
         self.is_over.store(true, Ordering::Relaxed);
     }
 
-    fn with<R>(&self, py: Python<'_>, work: impl FnOnce(&mut Started) -> PyResult<R>) -> PyResult<R> {
+    fn check_run(&self) -> PyResult<()> {
         if self.is_over.load(Ordering::Relaxed) {
             return Err(PyRuntimeError::new_err(
                 "the run's function has returned: nothing more is submitted",
             ));
         }
+        Ok(())
+    }
+
+    fn with<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Started) -> Result<R, Refusal> + Send,
+    ) -> PyResult<R> {
+        self.check_run()?;
         self.worker.get().with_started(py, work)
     }
 
@@ -53,53 +61,62 @@ impl PyOrchestrator {
         args: &[PyRef<'_, PyTaskArgs>],
         workers: Option<&[Bound<'_, PyAny>]>,
     ) -> PyResult<u64> {
+        self.check_run()?;
         if let Some(workers) = workers.filter(|workers| workers.len() != args.len()) {
             let message = format!("workers: {} are named for {} members", workers.len(), args.len());
             return Err(PyValueError::new_err(message));
         }
+        let what = self.what(py, kind, what)?;
+        let name = |index| Named::read(workers.and_then(|workers| workers.get(index)));
+        let named = (0..args.len()).map(name).collect::<PyResult<Vec<_>>>()?;
+        let members = args.iter().map(|args| (args.0.tensors(), args.0.tags(), args.0.scalars()));
+        let members = members.collect::<Vec<_>>();
         self.with(py, |started| {
-            let mut placed: Vec<(WorkerId, u32)> = Vec::with_capacity(args.len());
-            for (index, args) in args.iter().enumerate() {
-                let named = workers.and_then(|workers| workers.get(index));
-                let leaf = started.leaves.find(started.orchestrator.workers(), kind, named)?;
-                placed.push((leaf, kernel_number(started, kind, what, args.0.tags())?));
+            let mut placed: Vec<Member<'_>> = Vec::with_capacity(members.len());
+            for (&(tensors, tags, scalars), named) in members.iter().zip(&named) {
+                let worker = started.leaves.find(started.orchestrator.workers(), kind, named)?;
+                let kernel = match &what {
+                    // Tags do not travel: adding to what the output holds is another kernel.
+                    What::Kernel(kernel) => {
+                        Call { kernel: *kernel, accumulate: tags.last() == Some(&Tag::Inout) }.number()
+                    }
+                    What::Function(place) => started.function(*place).ok_or(UNKNOWN)?,
+                };
+                placed.push(Member { worker, kernel, tensors, tags, scalars });
             }
-            let members: Vec<Member<'_>> = placed
-                .iter()
-                .zip(args)
-                .map(|(&(worker, kernel), args)| Member {
-                    worker,
-                    kernel,
-                    tensors: args.0.tensors(),
-                    tags: args.0.tags(),
-                    scalars: args.0.scalars(),
-                })
-                .collect();
-            started.orchestrator.submit(&members).or_raise().map(|task| task.0)
+            Ok(started.orchestrator.submit(&placed)?.0)
+        })
+    }
+
+    /// A kernel by its name, or a function that was registered.
+    fn what(&self, py: Python<'_>, kind: LeafKind, what: &Bound<'_, PyAny>) -> PyResult<What> {
+        if let Ok(name) = what.extract::<&str>() {
+            let kernel = Kernel::from_name(name).map(What::Kernel);
+            return kernel
+                .ok_or_else(|| PyKeyError::new_err(format!("kernel_unknown: there is no kernel {name:?}")));
+        }
+        if kind == LeafKind::Chip {
+            return Err(PyTypeError::new_err(format!(
+                "a chip runs a kernel, named by a str, not {}",
+                what.get_type()
+            )));
+        }
+        self.worker.get().place_of(py, what).map(What::Function).ok_or_else(|| {
+            let message = format!("{what} was not registered before the workers were forked");
+            PyKeyError::new_err(message)
         })
     }
 }
 
-/// The number of a kernel's name, or of a function that was registered.
-fn kernel_number(started: &Started, kind: LeafKind, what: &Bound<'_, PyAny>, tags: &[Tag]) -> PyResult<u32> {
-    if let Ok(name) = what.extract::<&str>() {
-        let kernel = Kernel::from_name(name);
-        let kernel = kernel
-            .ok_or_else(|| PyKeyError::new_err(format!("kernel_unknown: there is no kernel {name:?}")))?;
-        // Tags do not travel: adding to what the output holds is another kernel.
-        return Ok(Call { kernel, accumulate: tags.last() == Some(&Tag::Inout) }.number());
-    }
-    if kind == LeafKind::Chip {
-        return Err(PyTypeError::new_err(format!(
-            "a chip runs a kernel, named by a str, not {}",
-            what.get_type()
-        )));
-    }
-    started.function(what).ok_or_else(|| {
-        let message = format!("{what} was not registered before the workers were forked");
-        PyKeyError::new_err(message)
-    })
+/// What a task runs.
+enum What {
+    Kernel(Kernel),
+    /// A function, by its place among those that were registered.
+    Function(usize),
 }
+
+/// A function that was registered while the workers were forked.
+const UNKNOWN: Refusal = Refusal::Runtime("the function was registered while the workers were forked");
 
 #[pymethods]
 impl PyOrchestrator {
@@ -167,10 +184,11 @@ impl PyOrchestrator {
             let (buffer, tensor) = started.allocate(&shape, dtype.0)?;
             match started.scopes.last_mut() {
                 Some(scope) => scope.push(buffer),
-                None => return Err(PyRuntimeError::new_err("there is no run")),
+                None => return Err(Refusal::Runtime("there is no run")),
             }
-            Ok(PyTensor(tensor))
+            Ok(tensor)
         })
+        .map(PyTensor)
     }
 
     /// A scope, for `with`: what `alloc` gives in it is let go of at its end, each when the last task that names it is done.

@@ -11,7 +11,6 @@ use bufabi_host::owner::Buffer;
 use bufabi_host::worker::{
     DeviceBuffer, Domain, KeptImport, MemoryError, SpawnError, WaitPolicy, WorkerId, Workers,
 };
-use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::buffer::PyBuffer;
@@ -19,8 +18,9 @@ use crate::endpoint::here;
 use crate::error::{OrRaise, failed, raise};
 use crate::functions::{FIRST_FUNCTION, Functions, flush};
 use crate::number::Numbers;
+use crate::refusal::Refusal;
 use crate::report::PyTaskReport;
-use crate::tree::{LeafKind, Leaves, Tree};
+use crate::tree::{LeafKind, Leaves, Named, Tree};
 
 /// How long workers that have nothing to do may take to end.
 const STOP_LIMIT: Duration = Duration::from_secs(1);
@@ -32,12 +32,42 @@ const SETTLE_LIMIT: Duration = Duration::from_millis(100);
 const THREADS_NOTE: &str = "Workers are forked without exec, which takes a process of one thread. numpy's OpenBLAS starts threads \
     when it is imported: set OPENBLAS_NUM_THREADS=1 before, or start the worker first.";
 
-/// A worker whose workers are there.
+/// What came of a run.
+pub(crate) struct Ended {
+    /// Of the tasks that are done.
+    pub(crate) reports: Vec<PyTaskReport>,
+    /// The first failure.
+    pub(crate) failure: Option<Failed>,
+}
+
+/// Which task failed, where, and of what.
+pub(crate) struct Failed {
+    task: u64,
+    path: String,
+    code: Code,
+    message: String,
+}
+
+impl Failed {
+    /// The exception for it. It has the attributes `task`, the task's number, and `worker`, the path of where it ran.
+    pub(crate) fn raise(&self, py: Python<'_>) -> PyErr {
+        let Self { task, path, code, message } = self;
+        let error = raise(*code, &format_args!("task {task} on {path}: {message}"));
+        let value = error.value(py);
+        // An exception of Python's own takes any attribute.
+        let _ = value.setattr("task", task);
+        let _ = value.setattr("worker", path);
+        error
+    }
+}
+
+/// A worker whose workers are there. It has no objects of Python: what they run is the worker's.
 pub(crate) struct Started {
     pub(crate) orchestrator: Orchestrator,
     pub(crate) leaves: Leaves,
     pub(crate) heap: ForkHeap,
-    pub(crate) functions: Vec<Py<PyAny>>,
+    /// How many functions the workers know.
+    pub(crate) functions: usize,
     /// What the innermost scope of a run allocated is last; nothing while nothing runs.
     pub(crate) scopes: Vec<Vec<Buffer>>,
     pub(crate) is_running: bool,
@@ -54,14 +84,13 @@ impl Started {
         py: Python<'_>,
         tree: &Tree,
         heap_nbytes: u64,
-        functions: &[Py<PyAny>],
+        functions: Vec<Py<PyAny>>,
     ) -> PyResult<Self> {
         let endpoint = here()?;
         let heap = ForkHeap::new(&endpoint, heap_nbytes).or_raise()?;
-        let known = || functions.iter().map(|function| function.clone_ref(py)).collect::<Vec<_>>();
         // What is buffered now would be written out by every worker as well.
         flush(py);
-        let (specs, kernels, now) = (tree.specs(), Functions(known()), Instant::now());
+        let (specs, kernels, now) = (tree.specs(), Functions(functions), Instant::now());
         let until = now.checked_add(SETTLE_LIMIT).unwrap_or(now);
         let workers = loop {
             match Workers::spawn(&endpoint, &specs, &kernels, WaitPolicy::default()) {
@@ -83,7 +112,7 @@ impl Started {
             orchestrator: Orchestrator::new(workers).or_raise()?,
             leaves,
             heap,
-            functions: known(),
+            functions: kernels.0.len(),
             scopes: Vec::new(),
             is_running: false,
             named: Vec::new(),
@@ -100,62 +129,58 @@ impl Started {
         drop((scopes, named, allocated, heap));
     }
 
-    /// The number of a function that was registered.
-    pub(crate) fn function(&self, function: &Bound<'_, PyAny>) -> Option<u32> {
-        let place = self.functions.iter().position(|known| known.bind(function.py()).is(function))?;
-        u32::try_from(place).ok().and_then(|place| FIRST_FUNCTION.checked_add(place))
+    /// The number of the function that was registered in that place, if that was before the fork.
+    pub(crate) fn function(&self, place: usize) -> Option<u32> {
+        let known = u32::try_from(place).ok().filter(|_| place < self.functions);
+        known.and_then(|place| FIRST_FUNCTION.checked_add(place))
     }
 
     /// A slab for a dense tensor.
-    pub(crate) fn allocate(&self, shape: &Numbers, dtype: DType) -> PyResult<(Buffer, Tensor)> {
-        let buffer = self.heap.alloc_shared(shape.as_slice(), dtype).or_raise()?;
-        let tensor = buffer.row_major(0, dtype, shape.as_slice()).or_raise()?;
+    pub(crate) fn allocate(&self, shape: &Numbers, dtype: DType) -> Result<(Buffer, Tensor), Refusal> {
+        let buffer = self.heap.alloc_shared(shape.as_slice(), dtype)?;
+        let tensor = buffer.row_major(0, dtype, shape.as_slice())?;
         Ok((buffer, tensor))
     }
 
     /// Memory of the chip that is named, or of the next one, as `make` makes it.
     pub(crate) fn take(
         &mut self,
-        py: Python<'_>,
-        worker: Option<&Bound<'_, PyAny>>,
-        make: impl FnOnce(&mut Workers, WorkerId) -> Result<DeviceBuffer, MemoryError> + Send,
-    ) -> PyResult<DeviceBuffer> {
+        worker: &Named,
+        make: impl FnOnce(&mut Workers, WorkerId) -> Result<DeviceBuffer, MemoryError>,
+    ) -> Result<DeviceBuffer, Refusal> {
         let chip = self.leaves.find(self.orchestrator.workers(), LeafKind::Chip, worker)?;
-        let made = self.ask(py, chip, |workers| make(workers, chip))?;
+        let made = self.ask(chip, |workers| make(workers, chip))?;
         self.owners.insert(made.identity().owner_instance_id(), chip);
         Ok(made)
     }
 
     /// Has a chip do something about its memory. What is wrong with it says which chip.
-    pub(crate) fn ask<R: Send>(
+    pub(crate) fn ask<R>(
         &mut self,
-        py: Python<'_>,
         chip: WorkerId,
-        call: impl FnOnce(&mut Workers) -> Result<R, MemoryError> + Send,
-    ) -> PyResult<R> {
+        call: impl FnOnce(&mut Workers) -> Result<R, MemoryError>,
+    ) -> Result<R, Refusal> {
         let workers = self.orchestrator.workers_mut();
-        py.detach(|| call(workers)).map_err(|error| {
+        call(workers).map_err(|error| {
             let path = workers.name(chip).unwrap_or("a chip");
-            raise(error.code(), &format_args!("{path}: {error}"))
+            Refusal::Rule(error.code(), format!("{path}: {error}"))
         })
     }
 
     /// The chips that are named.
-    pub(crate) fn chips(&mut self, named: &[Bound<'_, PyAny>]) -> PyResult<Vec<WorkerId>> {
+    pub(crate) fn chips(&mut self, named: &[Named]) -> Result<Vec<WorkerId>, Refusal> {
         let Self { leaves, orchestrator, .. } = self;
-        named.iter().map(|named| leaves.find(orchestrator.workers(), LeafKind::Chip, Some(named))).collect()
+        named.iter().map(|named| leaves.find(orchestrator.workers(), LeafKind::Chip, named)).collect()
     }
 
     /// Windows of those chips, all or none.
     pub(crate) fn create_domain(
         &mut self,
-        py: Python<'_>,
         chips: &[WorkerId],
         parts: &[WindowPart],
         until: Instant,
-    ) -> PyResult<Domain> {
-        let workers = self.orchestrator.workers_mut();
-        let domain = py.detach(|| workers.create_domain(chips, parts, until)).or_raise()?;
+    ) -> Result<Domain, Refusal> {
+        let domain = self.orchestrator.workers_mut().create_domain(chips, parts, until)?;
         for buffer in domain.windows().iter().flatten() {
             self.owners.insert(buffer.identity().owner_instance_id(), buffer.worker());
         }
@@ -163,39 +188,33 @@ impl Started {
     }
 
     /// The chip that owns device memory. Who asks for something that is on none asks the first one, which says what it knows of it.
-    pub(crate) fn chip_of(&self, identity: Identity) -> PyResult<WorkerId> {
+    pub(crate) fn chip_of(&self, identity: Identity) -> Result<WorkerId, Refusal> {
         let owner = self.owners.get(&identity.owner_instance_id());
         let chip = owner.or_else(|| self.leaves.chips.first()).copied();
-        chip.ok_or_else(|| raise(Code::OtherOwner, &format_args!("{identity} is memory of no chip here")))
+        chip.ok_or_else(|| Refusal::Rule(Code::OtherOwner, format!("{identity} is memory of no chip here")))
     }
 
     /// Frees memory of the heap or of a chip.
-    pub(crate) fn free(&mut self, py: Python<'_>, identity: Identity, until: Instant) -> PyResult<()> {
+    pub(crate) fn free(&mut self, identity: Identity, until: Instant) -> Result<(), Refusal> {
         if let Some(place) = self.allocated.iter().position(|buffer| buffer.identity() == identity) {
             if let Some(buffer) = self.allocated.get_mut(place) {
-                buffer.release().or_raise()?;
+                buffer.release()?;
             }
             drop(self.allocated.swap_remove(place));
-            return self.drop_imports(py, identity, until);
+            return self.drop_imports(identity, until);
         }
         let chip = self.chip_of(identity)?;
-        let kept = self.ask(py, chip, |workers| workers.free(chip, identity, until))?;
+        let kept = self.ask(chip, |workers| workers.free(chip, identity, until))?;
         self.refuse_kept(identity, &kept)
     }
 
     /// Has every worker drop what was released.
-    pub(crate) fn drop_imports(
-        &mut self,
-        py: Python<'_>,
-        identity: Identity,
-        until: Instant,
-    ) -> PyResult<()> {
-        let workers = self.orchestrator.workers_mut();
-        let kept = py.detach(|| workers.release_imports(identity, until)).or_raise()?;
+    pub(crate) fn drop_imports(&mut self, identity: Identity, until: Instant) -> Result<(), Refusal> {
+        let kept = self.orchestrator.workers_mut().release_imports(identity, until)?;
         self.refuse_kept(identity, &kept)
     }
 
-    fn refuse_kept(&self, identity: Identity, kept: &[KeptImport]) -> PyResult<()> {
+    fn refuse_kept(&self, identity: Identity, kept: &[KeptImport]) -> Result<(), Refusal> {
         if kept.is_empty() {
             return Ok(());
         }
@@ -205,11 +224,25 @@ impl Started {
             kept.why.as_ref().map_or_else(|| format!("{name} did not answer"), |why| format!("{name}: {why}"))
         };
         let told = kept.iter().map(tell).collect::<Vec<_>>().join("; ");
-        Err(PyBufferError::new_err(format!("{identity} is released, but not everywhere dropped: {told}")))
+        Err(Refusal::InUse(format!("{identity} is released, but not everywhere dropped: {told}")))
+    }
+
+    /// What came of a run that is over, and the next one can begin.
+    pub(crate) fn ended(&mut self, cause: Option<Cause>) -> Ended {
+        let reports = self.reports();
+        self.scopes.clear();
+        self.is_running = false;
+        let failure = cause.map(|cause| Failed {
+            task: cause.task.0,
+            path: self.orchestrator.workers().name(cause.worker).unwrap_or("a worker").to_owned(),
+            code: cause.failure.code(),
+            message: cause.failure.to_string(),
+        });
+        Ended { reports, failure }
     }
 
     /// What came of the tasks that are done.
-    pub(crate) fn reports(&mut self) -> Vec<PyTaskReport> {
+    fn reports(&mut self) -> Vec<PyTaskReport> {
         let mut reports = Vec::new();
         // What is over is told of without waiting.
         while let Ok(finished) = self.orchestrator.wait(Instant::now()) {
@@ -219,18 +252,5 @@ impl Started {
             }
         }
         reports
-    }
-
-    /// The exception for a task that failed. It has the attributes `task`, the task's number, and `worker`, the path of where it
-    /// ran.
-    pub(crate) fn failure(&self, py: Python<'_>, cause: &Cause) -> PyErr {
-        let path = self.orchestrator.workers().name(cause.worker).unwrap_or("a worker");
-        let message = format!("task {} on {path}: {}", cause.task.0, cause.failure);
-        let error = raise(cause.failure.code(), &message);
-        let value = error.value(py);
-        // An exception of Python's own takes any attribute.
-        let _ = value.setattr("task", cause.task.0);
-        let _ = value.setattr("worker", path);
-        error
     }
 }

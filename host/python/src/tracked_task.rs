@@ -1,5 +1,7 @@
 //! `TrackedTask` and `Edge`: a task in a tracker, and why it waits for others.
 
+use std::sync::OnceLock;
+
 use bufabi_core::Identity;
 use bufabi_core::dependencies::{Edge, Handle, Hazard};
 use pyo3::prelude::*;
@@ -73,26 +75,53 @@ impl PyEdge {
 pub(crate) struct PyTrackedTask {
     /// The number of the tracker that it is in.
     pub(crate) tracker: u64,
+    /// Nobody sees it without.
+    tracked: OnceLock<Tracked>,
+}
+
+/// What a tracker says of a task.
+pub(crate) struct Tracked {
     pub(crate) handle: Handle,
     pub(crate) number: u64,
     pub(crate) edges: Vec<PyEdge>,
+}
+
+impl PyTrackedTask {
+    /// One of that tracker's, of which nothing is said yet.
+    pub(crate) const fn new(tracker: u64) -> Self {
+        Self { tracker, tracked: OnceLock::new() }
+    }
+
+    /// What its tracker says of it.
+    pub(crate) fn tracked(&self) -> Option<&Tracked> {
+        self.tracked.get()
+    }
+
+    fn all_edges(&self) -> &[PyEdge] {
+        self.tracked().map_or(&[], |tracked| &tracked.edges)
+    }
+
+    /// Its tracker says it, once.
+    pub(crate) fn set(&self, tracked: Tracked) {
+        let _ = self.tracked.set(tracked);
+    }
 }
 
 #[pymethods]
 impl PyTrackedTask {
     /// The number that was given for it, or its place in the sequence.
     #[getter]
-    const fn number(&self) -> u64 {
-        self.number
+    fn number(&self) -> u64 {
+        self.tracked().map_or(0, |tracked| tracked.number)
     }
 
     /// Whom it had to wait for when it was submitted: one edge for each task and hazard.
     #[getter]
     fn edges<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.edges.iter().cloned())
+        PyTuple::new(py, self.all_edges().iter().cloned())
     }
 
     fn __repr__(&self) -> String {
-        format!("TrackedTask({}, {} edges)", self.number, self.edges.len())
+        format!("TrackedTask({}, {} edges)", self.number(), self.all_edges().len())
     }
 }

@@ -1,23 +1,24 @@
 //! `Tracker`: which tasks must wait for which, for programs that run them by themselves.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bufabi_core::dependencies::{Argument, Capacities, Handle, Hazard, Policy, Tracker};
+use bufabi_core::dependencies::{self, Argument, Capacities, Handle, Hazard, Policy, Tracker};
 use bufabi_core::{Code, KeyedHash};
 use bufabi_host::orchestrator::TrackerMemory;
 use bufabi_host::sys::random::random_bytes;
 use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::sync::{MutexExt, PyOnceLock};
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyTuple;
 
 use crate::error::{OrRaise, raise, with_rule};
+use crate::guarded::Guarded;
 use crate::identity::PyIdentity;
 use crate::number::{self, Enumeration, Given, Kept, Value, out_of_range};
 use crate::task_args::PyTaskArgs;
-use crate::tracked_task::{PyEdge, PyTrackedTask};
+use crate::tracked_task::{PyEdge, PyTrackedTask, Tracked};
 
 /// Tasks of one tracker, at most: what it takes is allocated at once, a few kilobytes for each.
 const MOST_TASKS: u32 = 1 << 20;
@@ -78,31 +79,40 @@ pub(crate) struct PyTracker {
     /// No other tracker of this process has that number.
     number: u64,
     /// Python's allocator aligns to 16 bytes, and this wants 64.
-    state: Box<Mutex<State>>,
+    state: Box<Guarded<State>>,
 }
 
 struct State {
     tracker: Tracker<TrackerMemory>,
-    /// Those that have not been finished: what `submit` gave is what comes back.
-    live: HashMap<Handle, Py<PyTrackedTask>>,
+    /// Those that have not been finished: what `submit` gave is what comes back. A share of each is taken under the lock,
+    /// a reference to its object is not.
+    live: HashMap<Handle, Arc<Py<PyTrackedTask>>>,
     /// The number of the next task that is given none.
     next: u64,
 }
 
 impl PyTracker {
-    /// The state, for this thread alone. Others of Python run while it waits.
-    fn state(&self, py: Python<'_>) -> MutexGuard<'_, State> {
-        // A panic of the tracker itself would be a fault of this library; a later call on it is as good as none.
-        self.state.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The handle of a task, if it is one of this tracker's.
     fn handle(&self, task: &PyTrackedTask) -> PyResult<Handle> {
-        if task.tracker == self.number {
-            return Ok(task.handle);
+        let tracked = task.tracked();
+        if let Some(tracked) = tracked.filter(|_| task.tracker == self.number) {
+            return Ok(tracked.handle);
         }
-        Err(raise(Code::NotTracked, &format_args!("task {} is in another tracker", task.number)))
+        let number = tracked.map_or(0, |tracked| tracked.number);
+        Err(raise(Code::NotTracked, &format_args!("task {number} is in another tracker")))
     }
+}
+
+impl State {
+    /// Shares of those tasks.
+    fn all(&self, handles: &[Handle]) -> Vec<Arc<Py<PyTrackedTask>>> {
+        handles.iter().filter_map(|handle| self.live.get(handle).cloned()).collect()
+    }
+}
+
+/// The tasks themselves.
+fn unshared(py: Python<'_>, tasks: &[Arc<Py<PyTrackedTask>>]) -> Vec<Py<PyTrackedTask>> {
+    tasks.iter().map(|task| task.clone_ref(py)).collect()
 }
 
 /// All that a task names: the arguments of one, or of every member of a group.
@@ -166,7 +176,7 @@ impl PyTracker {
         // Views come from outside, and must not choose where they land in the tracker's tables.
         let seed = [random_bytes().or_raise()?, random_bytes().or_raise()?].map(u64::from_le_bytes);
         let tracker = Tracker::new(policy.0, KeyedHash::new(seed), storage);
-        let state = Box::new(Mutex::new(State { tracker, live: HashMap::new(), next: 0 }));
+        let state = Box::new(Guarded::new(State { tracker, live: HashMap::new(), next: 0 }));
         Ok(Self { number: NUMBERS.fetch_add(1, Ordering::Relaxed), state })
     }
 
@@ -184,23 +194,31 @@ impl PyTracker {
     ) -> PyResult<Py<PyTrackedTask>> {
         let arguments = arguments(args)?;
         let task = task.map(|task| number::whole(task, "task")).transpose()?;
-        let State { tracker, live, next } = &mut *self.state(py);
-        let number = task.unwrap_or(*next);
-        let submitted = tracker.submit(number, arguments).or_raise()?;
-        let (handle, edges) = (submitted.handle, submitted.edges.iter().map(PyEdge::of).collect());
-        *next = next.saturating_add(1);
-        let tracked = Py::new(py, PyTrackedTask { tracker: self.number, handle, number, edges })?;
-        live.insert(handle, tracked.clone_ref(py));
+        // The object is made first: whoever finishes a task that this one waits for may want it at once.
+        let tracked = Py::new(py, PyTrackedTask::new(self.number))?;
+        let share = Arc::new(tracked.clone_ref(py));
+        let submitted = self.state.with(py, |State { tracker, live, next }| {
+            let number = task.unwrap_or(*next);
+            let submitted = tracker.submit(number, arguments)?;
+            let (handle, edges) = (submitted.handle, submitted.edges.iter().map(PyEdge::of).collect());
+            *next = next.saturating_add(1);
+            share.get().set(Tracked { handle, number, edges });
+            // A handle is of one task that is live.
+            Ok::<_, dependencies::SubmitError>(live.insert(handle, share))
+        });
+        submitted.or_raise()?;
         Ok(tracked)
     }
 
     /// The edges that a task of these arguments would have now. Nothing changes. Past a capacity it is a MemoryError.
     fn look_up<'py>(&self, py: Python<'py>, args: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
         let arguments = arguments(args)?;
-        let edges: Vec<PyEdge> = {
-            let State { tracker, .. } = &mut *self.state(py);
-            tracker.look_up(arguments).or_raise()?.iter().map(PyEdge::of).collect()
-        };
+        let edges = self.state.with(py, |State { tracker, .. }| {
+            Ok::<_, dependencies::SubmitError>(
+                tracker.look_up(arguments)?.iter().map(PyEdge::of).collect::<Vec<_>>(),
+            )
+        });
+        let edges = edges.or_raise()?;
         PyTuple::new(py, edges)
     }
 
@@ -208,11 +226,13 @@ impl PyTracker {
     /// One that was retired before, or is another tracker's, is a KeyError.
     fn finish(&self, py: Python<'_>, task: PyRef<'_, PyTrackedTask>) -> PyResult<Vec<Py<PyTrackedTask>>> {
         let handle = self.handle(&task)?;
-        let State { tracker, live, .. } = &mut *self.state(py);
-        let mut ready = Vec::new();
-        tracker.finish(handle, |next| ready.push(next.handle)).or_raise()?;
-        live.remove(&handle);
-        Ok(ready.iter().filter_map(|handle| Some(live.get(handle)?.clone_ref(py))).collect())
+        let finished = self.state.with(py, |state| {
+            let mut ready = Vec::new();
+            state.tracker.finish(handle, |next| ready.push(next.handle))?;
+            Ok::<_, dependencies::NotTracked>((state.all(&ready), state.live.remove(&handle)))
+        });
+        let (ready, _finished) = finished.or_raise()?;
+        Ok(unshared(py, &ready))
     }
 
     /// Says that a task failed, for a reason that the caller numbers: all that depend on it must not run, now or when they are submitted
@@ -227,40 +247,43 @@ impl PyTracker {
     ) -> PyResult<Vec<Py<PyTrackedTask>>> {
         let handle = self.handle(&task)?;
         let reason = reason.map_or(Ok(0), |reason| number::whole(reason, "reason"))?;
-        let State { tracker, live, .. } = &mut *self.state(py);
-        let mut poisoned = Vec::new();
-        tracker.fail(handle, reason, |handle, _| poisoned.push(handle)).or_raise()?;
-        Ok(poisoned.iter().filter_map(|handle| Some(live.get(handle)?.clone_ref(py))).collect())
+        let failed = self.state.with(py, |state| {
+            let mut poisoned = Vec::new();
+            state.tracker.fail(handle, reason, |handle, _| poisoned.push(handle))?;
+            Ok::<_, dependencies::NotTracked>(state.all(&poisoned))
+        });
+        Ok(unshared(py, &failed.or_raise()?))
     }
 
     /// How many tasks a task still waits for. The errors are those of `finish`: a KeyError.
     fn waiting(&self, py: Python<'_>, task: PyRef<'_, PyTrackedTask>) -> PyResult<u32> {
         let handle = self.handle(&task)?;
-        self.state(py).tracker.waiting(handle).or_raise()
+        self.state.with(py, |state| state.tracker.waiting(handle)).or_raise()
     }
 
     /// Why a task must not run: the number of the task that failed first, itself or one that it depends on, and the reason that was
     /// given. None if it may. The errors are those of `finish`: a KeyError.
     fn poisoned(&self, py: Python<'_>, task: PyRef<'_, PyTrackedTask>) -> PyResult<Option<(u64, u64)>> {
         let handle = self.handle(&task)?;
-        let cause = self.state(py).tracker.poisoned(handle).or_raise()?;
+        let cause = self.state.with(py, |state| state.tracker.poisoned(handle)).or_raise()?;
         Ok(cause.map(|cause| (cause.task, cause.reason)))
     }
 
     /// Drops all that is known of a backing's bytes, since it was released. Edges that were given stay. It never fails.
     fn forget(&self, py: Python<'_>, identity: PyRef<'_, PyIdentity>) {
-        self.state(py).tracker.release(identity.0);
+        let identity = identity.0;
+        self.state.with(py, |state| state.tracker.release(identity));
     }
 
     /// How often an edge was given that may be one too many, because a fixed bound of work was passed.
     #[getter]
     fn inexact(&self, py: Python<'_>) -> u64 {
-        self.state(py).tracker.inexact()
+        self.state.with(py, |state| state.tracker.inexact())
     }
 
     /// Tasks that have not been finished.
     fn __len__(&self, py: Python<'_>) -> usize {
-        self.state(py).live.len()
+        self.state.with(py, |state| state.live.len())
     }
 
     /// It is there even when no task is in it.
@@ -272,12 +295,14 @@ impl PyTracker {
         let py = task.py();
         task.cast::<PyTrackedTask>().is_ok_and(|task| {
             let task = task.get();
-            task.tracker == self.number && self.state(py).live.contains_key(&task.handle)
+            let handle = task.tracked().filter(|_| task.tracker == self.number).map(|tracked| tracked.handle);
+            handle.is_some_and(|handle| self.state.with(py, |state| state.live.contains_key(&handle)))
         })
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let State { tracker, live, .. } = &*self.state(py);
-        format!("Tracker({} tasks, {} backings)", live.len(), tracker.backings())
+        let count = |state: &mut State| (state.live.len(), state.tracker.backings());
+        let (tasks, backings) = self.state.with(py, count);
+        format!("Tracker({tasks} tasks, {backings} backings)")
     }
 }

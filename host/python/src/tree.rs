@@ -2,8 +2,10 @@
 
 use bufabi_host::device::DeviceKind;
 use bufabi_host::worker::{WorkerId, WorkerKind, WorkerSpec, Workers};
-use pyo3::exceptions::{PyKeyError, PyOverflowError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
+
+use crate::refusal::Refusal;
 
 /// The level of a host that has chips: those are level 2.
 const LOWEST: u32 = 3;
@@ -97,6 +99,40 @@ pub(crate) enum LeafKind {
     Sub,
 }
 
+/// How a leaf is named.
+#[derive(Debug)]
+pub(crate) enum Named {
+    /// It is not: they take turns.
+    Nobody,
+    /// By its place among its kind.
+    Place(usize),
+    /// By its path.
+    Path(String),
+    /// By a number that is no place.
+    NoPlace(String),
+}
+
+impl Named {
+    /// What a caller says. Anything but None, a place or a path is a TypeError.
+    pub(crate) fn read(given: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        let Some(given) = given.filter(|given| !given.is_none()) else { return Ok(Self::Nobody) };
+        if let Ok(path) = given.extract::<String>() {
+            return Ok(Self::Path(path));
+        }
+        match given.extract::<usize>() {
+            Ok(place) => Ok(Self::Place(place)),
+            Err(error) if error.is_instance_of::<PyOverflowError>(given.py()) => {
+                Ok(Self::NoPlace(given.to_string()))
+            }
+            Err(_) => {
+                let found = given.get_type();
+                let message = format!("worker: a place or a path is needed, not {found} {given}");
+                Err(PyTypeError::new_err(message))
+            }
+        }
+    }
+}
+
 impl Leaves {
     /// Those of `workers`: a leaf's own name says what it is.
     pub(crate) fn new(workers: &Workers) -> Self {
@@ -113,31 +149,27 @@ impl Leaves {
         &mut self,
         workers: &Workers,
         kind: LeafKind,
-        named: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<WorkerId> {
+        named: &Named,
+    ) -> Result<WorkerId, Refusal> {
         let (of_kind, next, what) = match kind {
             LeafKind::Chip => (&self.chips, &mut self.next_chip, "chip"),
             LeafKind::Sub => (&self.subs, &mut self.next_sub, "sub-worker"),
         };
         let nobody = |named: &dyn core::fmt::Display| {
-            PyKeyError::new_err(format!("worker_unknown: there is no {what} {named} among {}", of_kind.len()))
+            Refusal::Key(format!("worker_unknown: there is no {what} {named} among {}", of_kind.len()))
         };
-        let Some(named) = named.filter(|named| !named.is_none()) else {
-            let turn = *next;
-            let found = of_kind.get(turn).or_else(|| of_kind.first()).copied();
-            *next = if turn.saturating_add(1) < of_kind.len() { turn.saturating_add(1) } else { 0 };
-            return found.ok_or_else(|| nobody(&"at all"));
-        };
-        if let Ok(path) = named.extract::<&str>() {
-            return workers.find(path).filter(|found| of_kind.contains(found)).ok_or_else(|| nobody(&path));
-        }
-        let index = named.extract::<usize>().map_err(|error| {
-            if error.is_instance_of::<PyOverflowError>(named.py()) {
-                return nobody(named);
+        match named {
+            Named::Nobody => {
+                let turn = *next;
+                let found = of_kind.get(turn).or_else(|| of_kind.first()).copied();
+                *next = if turn.saturating_add(1) < of_kind.len() { turn.saturating_add(1) } else { 0 };
+                found.ok_or_else(|| nobody(&"at all"))
             }
-            let found = named.get_type();
-            PyTypeError::new_err(format!("worker: a place or a path is needed, not {found} {named}"))
-        })?;
-        of_kind.get(index).copied().ok_or_else(|| nobody(&index))
+            Named::Place(place) => of_kind.get(*place).copied().ok_or_else(|| nobody(place)),
+            Named::Path(path) => {
+                workers.find(path).filter(|found| of_kind.contains(found)).ok_or_else(|| nobody(path))
+            }
+            Named::NoPlace(number) => Err(nobody(number)),
+        }
     }
 }

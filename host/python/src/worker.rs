@@ -1,12 +1,10 @@
 //! `Worker`: a host with chips, sub-workers and further hosts below it, its memory, and the runs of tasks on them.
 
-use std::sync::Mutex;
-
 use bufabi_core::{Access, DType, View};
 use bufabi_host::sys::process::current_pid;
 use bufabi_host::vmm::Admission;
 use bufabi_host::worker::{WorkerId, Workers};
-use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
@@ -18,14 +16,16 @@ use crate::device_buffer::{PyDeviceBuffer, place_of};
 use crate::domain::{PyDomain, parts_of};
 use crate::endpoint::here;
 use crate::error::OrRaise;
+use crate::guarded::Guarded;
 use crate::mapped_arg::{PyMappedArg, Reach};
 use crate::number::{self, Numbers, Value};
 use crate::orchestrator::PyOrchestrator;
+use crate::refusal::Refusal;
 use crate::report::PyTaskReport;
-use crate::started::Started;
+use crate::started::{Ended, Started};
 use crate::tensor::PyTensor;
-use crate::tree::Tree;
-use crate::worker_state::{Prepared, State, is_closed};
+use crate::tree::{Named, Tree};
+use crate::worker_state::State;
 
 /// A host process with workers below it: chips, sub-workers that run functions of Python, and hosts one level down.
 ///
@@ -42,7 +42,10 @@ pub(crate) struct PyWorker {
     heap_nbytes: u64,
     /// The process that made it: the workers are its children.
     pub(crate) creator: u32,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Guarded<State>,
+    /// What was registered, in order. Apart from the state, which a thread may hold while others of Python run: the collector of garbage
+    /// must find these every time it looks.
+    functions: Guarded<Vec<Py<PyAny>>>,
 }
 
 #[pymethods]
@@ -62,8 +65,9 @@ impl PyWorker {
         let mut trees = Vec::with_capacity(children.len());
         for child in &children {
             let child = child.get();
-            if !matches!(&*child.state(py)?, State::New(prepared) if prepared.functions.is_empty() && prepared.named.is_empty())
-            {
+            child.check_process()?;
+            let is_new = child.state.with(py, |state| matches!(state, State::New(named) if named.is_empty()));
+            if !is_new || child.functions.with(py, |functions| !functions.is_empty()) {
                 let message = "children: one is started, closed, or has functions or memory of its own; the topmost worker has them all";
                 return Err(PyValueError::new_err(message));
             }
@@ -71,10 +75,11 @@ impl PyWorker {
         }
         let tree = Tree::new(level, chips, usize::try_from(subs).unwrap_or(usize::MAX), trees)?;
         for child in &children {
-            *child.get().state(py)? = State::Closed;
+            // It was new and without memory: nothing is dropped with it.
+            child.get().with_state(py, |state| Ok(core::mem::replace(state, State::Closed)))?;
         }
-        let state = Mutex::new(State::New(Prepared::default()));
-        Ok(Self { tree, heap_nbytes, creator: current_pid(), state })
+        let (state, functions) = (Guarded::new(State::New(Vec::new())), Guarded::new(Vec::new()));
+        Ok(Self { tree, heap_nbytes, creator: current_pid(), state, functions })
     }
 
     /// Makes a function known to all sub-workers, before they are forked. It is called with a task's `MappedArgs`, and what it
@@ -88,14 +93,11 @@ impl PyWorker {
                 function.bind(py).get_type()
             )));
         }
-        match &mut *self.state(py)? {
-            State::New(prepared) => prepared.functions.push(function.clone_ref(py)),
-            State::Started(_) => {
-                let message = "the workers were forked, and do not know what comes now: register before start() and run()";
-                return Err(PyRuntimeError::new_err(message));
-            }
-            State::Closed => return Err(is_closed()),
-        }
+        let late =
+            "the workers were forked, and do not know what comes now: register before start() and run()";
+        self.with_state(py, |state| state.check_new(late))?;
+        let known = function.clone_ref(py);
+        self.functions.with(py, |functions| functions.push(known));
         Ok(function)
     }
 
@@ -105,35 +107,49 @@ impl PyWorker {
     /// One that is not dense is a BufferError, elements that no tensor has are a TypeError; after `start` this is a RuntimeError.
     #[pyo3(signature = (array))]
     fn make_tensor_arg(&self, py: Python<'_>, array: &Bound<'_, PyAny>) -> PyResult<PyTensor> {
-        match &mut *self.state(py)? {
-            State::New(prepared) => {
-                let (memory, shapes, dtype) = memory_and_view(array)?;
-                let buffer = wrap_memory(here()?, &memory, None)?;
-                let view = View::row_major(0, dtype, shapes.as_slice(), u64::MAX).or_raise()?;
-                let tensor = buffer.tensor_of(&view)?;
-                prepared.named.push(buffer);
-                Ok(PyTensor(tensor))
+        let late = "the workers were forked, and have no name for this memory: make_tensor_arg before start() and run()";
+        self.with_state(py, |state| state.check_new(late))?;
+        let (memory, shapes, dtype) = memory_and_view(array)?;
+        let buffer = wrap_memory(here()?, &memory, None)?;
+        let view = View::row_major(0, dtype, shapes.as_slice(), u64::MAX).or_raise()?;
+        let tensor = buffer.tensor_of(py, &view)?;
+        self.check_process()?;
+        let mut buffer = Some(buffer);
+        self.state.with(py, |state| {
+            // Whatever Python did meanwhile.
+            state.check_new(late)?;
+            if let State::New(named) = state {
+                named.extend(buffer.take());
             }
-            State::Started(_) => {
-                let message = "the workers were forked, and have no name for this memory: make_tensor_arg before start() and run()";
-                Err(PyRuntimeError::new_err(message))
-            }
-            State::Closed => Err(is_closed()),
-        }
+            Ok::<_, Refusal>(())
+        })?;
+        Ok(PyTensor(tensor))
     }
 
     /// Forks the workers, if they are not there. While this process has several threads it is a RuntimeError.
     pub(crate) fn start(&self, py: Python<'_>) -> PyResult<()> {
-        let mut state = self.state(py)?;
-        let prepared = match &mut *state {
-            State::New(prepared) => prepared,
-            State::Started(_) => return Ok(()),
-            State::Closed => return Err(is_closed()),
+        let named = self.with_state(py, |state| match state {
+            State::New(named) => {
+                let named = core::mem::take(named);
+                *state = State::Starting;
+                Ok(Some(named))
+            }
+            State::Starting => Err(State::STARTING),
+            State::Started(_) => Ok(None),
+            State::Closed => Err(State::CLOSED),
+        })?;
+        let Some(named) = named else { return Ok(()) };
+        // Nothing is locked: much of Python runs around a fork.
+        let (next, result) = match Started::spawn(py, &self.tree, self.heap_nbytes, self.functions(py)) {
+            Ok(mut started) => {
+                started.named = named;
+                (State::Started(Box::new(started)), Ok(()))
+            }
+            Err(error) => (State::New(named), Err(error)),
         };
-        let mut started = Started::spawn(py, &self.tree, self.heap_nbytes, &prepared.functions)?;
-        started.named = core::mem::take(&mut prepared.named);
-        *state = State::Started(Box::new(started));
-        Ok(())
+        // Nobody else takes it further meanwhile.
+        self.with_state(py, |state| Ok(core::mem::replace(state, next)))?;
+        result
     }
 
     /// Calls `orchestration` with an orchestrator, waits until all tasks that it submitted are over, and lets go of what it
@@ -148,29 +164,24 @@ impl PyWorker {
     ) -> PyResult<Vec<PyTaskReport>> {
         let (py, worker) = (slf.py(), slf.get());
         let until = timeout.map(deadline).transpose()?;
-        worker.with_startable(py, |started| {
+        worker.start(py)?;
+        worker.with_started(py, |started| {
             if started.is_running {
-                return Err(PyRuntimeError::new_err("the worker has a run that is not over"));
+                return Err(Refusal::Runtime("the worker has a run that is not over"));
             }
             started.is_running = true;
             started.scopes.push(Vec::new());
             Ok(())
         })?;
-        let orchestrator = Bound::new(py, PyOrchestrator::new(slf.clone().unbind()))?;
-        let called = orchestration.call1((orchestrator.clone(),));
-        orchestrator.get().end();
-        let cause = match called.and_then(|_| worker.finish_run(py, until)) {
-            Ok(cause) => cause,
-            Err(error) => {
-                worker.leave_run(py, true)?;
-                return Err(error);
-            }
-        };
-        let reports = worker.with_started(py, |started| Ok(started.reports()))?;
-        worker.leave_run(py, false)?;
-        match cause {
-            None => Ok(reports),
-            Some(cause) => Err(worker.with_started(py, |started| Ok(started.failure(py, &cause)))?),
+        let called = Bound::new(py, PyOrchestrator::new(slf.clone().unbind())).and_then(|orchestrator| {
+            let called = orchestration.call1((orchestrator.clone(),));
+            orchestrator.get().end();
+            called
+        });
+        match called.and_then(|_| worker.finish_run(py, until)) {
+            Ok(Ended { reports, failure: None }) => Ok(reports),
+            Ok(Ended { failure: Some(failed), .. }) => Err(failed.raise(py)),
+            Err(error) => Err(worker.give_up_run(py, error)),
         }
     }
 
@@ -197,12 +208,12 @@ impl PyWorker {
     fn release_buffer(&self, py: Python<'_>, buffer: &Bound<'_, PyBuffer>, timeout: f64) -> PyResult<()> {
         let until = deadline(timeout)?;
         let identity = buffer.get().identity_here();
-        let mut state = self.state(py)?;
-        let State::Started(started) = &mut *state else {
-            return buffer.get().release().or_raise();
-        };
-        buffer.get().release().or_raise()?;
-        started.drop_imports(py, identity, until)
+        self.check_process()?;
+        buffer.get().release(py).or_raise()?;
+        Ok(self.state.with_detached(py, |state| match state {
+            State::Started(started) => started.drop_imports(identity, until),
+            State::New(_) | State::Starting | State::Closed => Ok(()),
+        })?)
     }
 
     /// Takes what a dense tensor of `shape` elements needs of the heap that workers inherited: FORK_SHM. It lives until `free` or `close`.
@@ -215,11 +226,13 @@ impl PyWorker {
         dtype: Value<DType>,
     ) -> PyResult<PyTensor> {
         let shape = Numbers::read(shape, "shape")?;
-        self.with_startable(py, |started| {
+        self.start(py)?;
+        self.with_started(py, |started| {
             let (buffer, tensor) = started.allocate(&shape, dtype.0)?;
             started.allocated.push(buffer);
-            Ok(PyTensor(tensor))
+            Ok(tensor)
         })
+        .map(PyTensor)
     }
 
     /// A tensor of this process's own memory as this process sees it, for loads and stores. A KeyError for one that is another
@@ -246,11 +259,11 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<PyDeviceBuffer> {
         let until = deadline(timeout)?;
-        self.with_startable(py, |started| {
-            let made =
-                started.take(py, worker, |workers, chip| workers.malloc(chip, nbytes, access.0, until));
-            made.map(PyDeviceBuffer)
-        })
+        let worker = Named::read(worker)?;
+        let made = self.ask_startable(py, |started| {
+            started.take(&worker, |workers, chip| workers.malloc(chip, nbytes, access.0, until))
+        });
+        made.map(PyDeviceBuffer)
     }
 
     /// Takes `nbytes` bytes of a chip, zero, that other chips of this tree import by handle once they are permitted to: VMM_SHAREABLE. The
@@ -268,12 +281,13 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<PyDeviceBuffer> {
         let until = deadline(timeout)?;
-        self.with_startable(py, |started| {
-            let made = started.take(py, worker, |workers, chip| {
+        let worker = Named::read(worker)?;
+        let made = self.ask_startable(py, |started| {
+            started.take(&worker, |workers, chip| {
                 workers.create_shareable(chip, nbytes, access.0, Admission::Listed, until)
-            });
-            made.map(PyDeviceBuffer)
-        })
+            })
+        });
+        made.map(PyDeviceBuffer)
     }
 
     /// Lets chips import what `create_shareable` gave. A KeyError if there is no such chip or memory.
@@ -286,9 +300,10 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<()> {
         let (buffer, until) = (memory.0, deadline(timeout)?);
-        self.with_started(py, |started| {
+        let workers = named(&workers)?;
+        self.ask_started(py, |started| {
             let chips = started.chips(&workers)?;
-            started.ask(py, buffer.worker(), |workers| workers.permit(&buffer, &chips, until))
+            started.ask(buffer.worker(), |workers| workers.permit(&buffer, &chips, until))
         })
     }
 
@@ -304,10 +319,12 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<PyDomain> {
         let (parts, until) = (parts_of(parts)?, deadline(timeout)?);
-        self.with_startable(py, |started| {
+        let workers = named(&workers)?;
+        let made = self.ask_startable(py, |started| {
             let chips = started.chips(&workers)?;
-            started.create_domain(py, &chips, &parts, until).map(PyDomain)
-        })
+            started.create_domain(&chips, &parts, until)
+        });
+        made.map(PyDomain)
     }
 
     /// Takes what a dense tensor of `shape` elements needs of a chip's memory. The errors are those of `malloc`.
@@ -321,12 +338,12 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<PyTensor> {
         let (shape, until) = (Numbers::read(shape, "shape")?, deadline(timeout)?);
-        let shape = shape.as_slice();
-        self.with_startable(py, |started| {
+        let (shape, worker) = (shape.as_slice(), Named::read(Some(worker))?);
+        let made = self.ask_startable(py, |started| {
             let take = |workers: &mut Workers, chip| workers.alloc_child(chip, shape, dtype.0, until);
-            let made = started.take(py, Some(worker), take)?;
-            made.row_major(0, dtype.0, shape).or_raise().map(PyTensor)
-        })
+            Ok(started.take(&worker, take)?.row_major(0, dtype.0, shape)?)
+        });
+        made.map(PyTensor)
     }
 
     /// Frees memory that `malloc`, `alloc_child_tensor`, `create_shareable` or `alloc_shared_tensor` gave, by its buffer or a tensor of
@@ -337,13 +354,12 @@ impl PyWorker {
         let until = deadline(timeout)?;
         if let Ok(domain) = memory.cast::<PyDomain>() {
             let domain = &domain.get().0;
-            return self.with_started(py, |started| {
-                let workers = started.orchestrator.workers_mut();
-                py.detach(|| workers.free_domain(domain, until)).or_raise()
+            return self.ask_started(py, |started| {
+                Ok(started.orchestrator.workers_mut().free_domain(domain, until)?)
             });
         }
         let (identity, _) = place_of(memory)?;
-        self.with_started(py, |started| started.free(py, identity, until))
+        self.ask_started(py, |started| started.free(identity, until))
     }
 
     /// Writes first content of a chip's memory, whatever its owner grants to others: to the first byte of what is named, and `byte_offset`
@@ -361,9 +377,9 @@ impl PyWorker {
         let ((identity, start), until) = (place_of(target)?, deadline(timeout)?);
         let bytes = bytes_of(data)?;
         let at = start.saturating_add(byte_offset);
-        self.with_started(py, |started| {
+        self.ask_started(py, |started| {
             let chip = started.chip_of(identity)?;
-            started.ask(py, chip, |workers| workers.fill(chip, identity, at, &bytes, until))
+            started.ask(chip, |workers| workers.fill(chip, identity, at, &bytes, until))
         })
     }
 
@@ -381,9 +397,9 @@ impl PyWorker {
         let ((identity, start), until) = (place_of(target)?, deadline(timeout)?);
         let bytes = bytes_of(data)?;
         let at = start.saturating_add(byte_offset);
-        self.with_started(py, |started| {
+        self.ask_started(py, |started| {
             let chip = started.chip_of(identity)?;
-            started.ask(py, chip, |workers| workers.copy_to(chip, identity, at, &bytes, until))
+            started.ask(chip, |workers| workers.copy_to(chip, identity, at, &bytes, until))
         })
     }
 
@@ -402,9 +418,9 @@ impl PyWorker {
         let place = writable_bytes(into)?;
         let mut bytes = vec![0; place.len()?];
         let at = start.saturating_add(byte_offset);
-        self.with_started(py, |started| {
+        self.ask_started(py, |started| {
             let chip = started.chip_of(identity)?;
-            started.ask(py, chip, |workers| workers.copy_from(chip, identity, at, &mut bytes, until))
+            started.ask(chip, |workers| workers.copy_from(chip, identity, at, &mut bytes, until))
         })?;
         place.set_item(PySlice::full(py), PyBytes::new(py, &bytes))
     }
@@ -412,14 +428,15 @@ impl PyWorker {
     /// Every leaf's path, and the number of its process.
     #[getter]
     fn processes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let found = PyDict::new(py);
-        self.with_started(py, |started| {
+        let processes = self.with_started(py, |started| {
             let workers = started.orchestrator.workers();
-            for worker in (0..workers.len()).map(WorkerId) {
-                found.set_item(workers.name(worker), workers.pid(worker))?;
-            }
-            Ok(())
+            let process = |worker| (workers.name(worker).map(str::to_owned), workers.pid(worker));
+            Ok((0..workers.len()).map(WorkerId).map(process).collect::<Vec<_>>())
         })?;
+        let found = PyDict::new(py);
+        for (path, process) in processes {
+            found.set_item(path, process)?;
+        }
         Ok(found)
     }
 
@@ -434,7 +451,11 @@ impl PyWorker {
     /// A worker that does not end within a second is killed; nothing of that is an error. In a fork it is a RuntimeError, and the parent's
     /// workers go on.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let state = core::mem::replace(&mut *self.state(py)?, State::Closed);
+        let state = self.with_state(py, |state| match state {
+            // Whoever starts it is in the middle of that.
+            State::Starting => Err(State::STARTING),
+            State::New(_) | State::Started(_) | State::Closed => Ok(core::mem::replace(state, State::Closed)),
+        })?;
         if let State::Started(started) = state {
             started.stop(py);
         }
@@ -443,24 +464,12 @@ impl PyWorker {
 
     /// Functions may refer to the worker that they are registered with.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        // One that is in use has references that are in use.
-        match self.state.try_lock().as_deref() {
-            Ok(State::New(Prepared { functions, .. })) => {
-                functions.iter().try_for_each(|known| visit.call(known))
-            }
-            Ok(State::Started(started)) => started.functions.iter().try_for_each(|known| visit.call(known)),
-            Ok(State::Closed) | Err(_) => Ok(()),
-        }
+        let look = |functions: &Vec<_>| functions.iter().try_for_each(|known| visit.call(known));
+        self.functions.try_look(look).unwrap_or(Ok(()))
     }
 
-    fn __clear__(&self) {
-        if let Ok(mut state) = self.state.try_lock() {
-            match &mut *state {
-                State::New(prepared) => prepared.functions.clear(),
-                State::Started(started) => started.functions.clear(),
-                State::Closed => {}
-            }
-        }
+    fn __clear__(&self, py: Python<'_>) {
+        drop(self.functions.with(py, core::mem::take));
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -474,12 +483,37 @@ impl PyWorker {
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
-        let state = match self.state(py).as_deref() {
-            Ok(State::New(_)) => "not started",
-            Ok(State::Started(_)) => "started",
-            Ok(State::Closed) => "closed",
-            Err(_) => "another process's",
-        };
-        format!("Worker(level={}, {state})", self.tree.level())
+        let state = self.with_state(py, |state| {
+            Ok(match state {
+                State::New(_) => "not started",
+                State::Starting => "being started",
+                State::Started(_) => "started",
+                State::Closed => "closed",
+            })
+        });
+        format!("Worker(level={}, {})", self.tree.level(), state.unwrap_or("another process's"))
     }
+}
+
+impl PyWorker {
+    /// What was registered so far.
+    fn functions(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        // Taken out and put back: a reference to each is made where nothing is locked, and no Python runs in between.
+        let known = self.functions.with(py, core::mem::take);
+        let functions = known.iter().map(|function| function.clone_ref(py)).collect();
+        self.functions.with(py, |functions| *functions = known);
+        functions
+    }
+
+    /// The place of a function among those that were registered.
+    pub(crate) fn place_of(&self, py: Python<'_>, function: &Bound<'_, PyAny>) -> Option<usize> {
+        let sought = function.as_ptr().addr();
+        self.functions
+            .with(py, |functions| functions.iter().position(|known| known.as_ptr().addr() == sought))
+    }
+}
+
+/// How workers are named.
+fn named(workers: &[Bound<'_, PyAny>]) -> PyResult<Vec<Named>> {
+    workers.iter().map(|worker| Named::read(Some(worker))).collect()
 }

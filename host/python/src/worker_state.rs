@@ -1,46 +1,67 @@
 //! Where a worker is in its life, and how its runs end.
 
-use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use bufabi_core::Code;
-use bufabi_host::orchestrator::Cause;
 use bufabi_host::sys::process::current_pid;
 use bufabi_host::worker::WaitError;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::sync::MutexExt;
 
 use crate::buffer::PyBuffer;
 use crate::error::{failed, raise};
-use crate::started::Started;
+use crate::refusal::Refusal;
+use crate::started::{Ended, Started};
 use crate::worker::PyWorker;
 
 /// How long a wait goes on before Python may handle a signal.
-const SLICE: Duration = Duration::from_millis(50);
+const SIGNALS: Duration = Duration::from_millis(50);
+/// How long a wait goes on before other threads may use the worker.
+const SLICE: Duration = Duration::from_millis(2);
 
 /// Where a worker is in its life.
 pub(crate) enum State {
-    /// Not forked yet.
-    New(Prepared),
+    /// Not forked yet: the memory that is to be inherited.
+    New(Vec<PyBuffer>),
+    /// A call forks its workers, and Python runs meanwhile: what is told of forks, and streams that are flushed.
+    Starting,
     /// Its workers are there.
     Started(Box<Started>),
     /// It was closed, or became a part of another one.
     Closed,
 }
 
-/// What is said before the fork.
-#[derive(Default)]
-pub(crate) struct Prepared {
-    pub(crate) functions: Vec<Py<PyAny>>,
-    pub(crate) named: Vec<PyBuffer>,
+impl State {
+    /// It can still be told what its workers are to know, and else why not.
+    pub(crate) const fn check_new(&self, late: &'static str) -> Result<(), Refusal> {
+        match self {
+            Self::New(_) => Ok(()),
+            Self::Starting => Err(Self::STARTING),
+            Self::Started(_) => Err(Refusal::Runtime(late)),
+            Self::Closed => Err(Self::CLOSED),
+        }
+    }
+
+    fn started(&mut self) -> Result<&mut Started, Refusal> {
+        match self {
+            Self::Started(started) => Ok(started),
+            Self::New(_) => Err(Refusal::Runtime("the worker has not been started: start() or run() does")),
+            Self::Starting => Err(Self::STARTING),
+            Self::Closed => Err(Self::CLOSED),
+        }
+    }
+
+    /// Why a call while its workers are forked is refused.
+    pub(crate) const STARTING: Refusal =
+        Refusal::Runtime("the worker is being started: a call that forks its workers is not over");
+    /// Why a call after its end is refused.
+    pub(crate) const CLOSED: Refusal =
+        Refusal::Value("released: the worker was closed, or is a part of another one");
 }
 
 impl PyWorker {
-    /// The state, for this thread alone. Others of Python run while it waits.
-    ///
-    /// A fork has neither the workers nor the thread that may have held this when it began, and would wait for it for ever.
-    pub(crate) fn state(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, State>> {
+    /// This is the process that made it: a fork has none of the workers.
+    pub(crate) fn check_process(&self) -> PyResult<()> {
         let here = current_pid();
         if here != self.creator {
             let creator = self.creator;
@@ -48,49 +69,69 @@ impl PyWorker {
                 format_args!("the worker is of process {creator}, and this is {here}, a fork of it");
             return Err(raise(Code::Forked, &message));
         }
-        let locked = self.state.lock_py_attached(py);
-        locked.map_err(|_| PyRuntimeError::new_err("a call on this worker ended in a fault of the library"))
-    }
-
-    /// Works on the started worker.
-    pub(crate) fn with_started<R>(
-        &self,
-        py: Python<'_>,
-        work: impl FnOnce(&mut Started) -> PyResult<R>,
-    ) -> PyResult<R> {
-        match &mut *self.state(py)? {
-            State::Started(started) => work(started),
-            State::New(_) => {
-                Err(PyRuntimeError::new_err("the worker has not been started: start() or run() does"))
-            }
-            State::Closed => Err(is_closed()),
+        if self.state.is_broken() {
+            return Err(PyRuntimeError::new_err("a call on this worker ended in a fault of the library"));
         }
+        Ok(())
     }
 
-    /// As [`with_started`](Self::with_started), started if it is not.
-    pub(crate) fn with_startable<R>(
+    /// Works on its state for a moment.
+    pub(crate) fn with_state<R: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut Started) -> PyResult<R>,
+        work: impl FnOnce(&mut State) -> Result<R, Refusal> + Send,
+    ) -> PyResult<R> {
+        self.check_process()?;
+        Ok(self.state.with(py, work)?)
+    }
+
+    /// Works on the started worker for a moment.
+    pub(crate) fn with_started<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Started) -> Result<R, Refusal> + Send,
+    ) -> PyResult<R> {
+        self.with_state(py, |state| work(state.started()?))
+    }
+
+    /// As [`with_started`](Self::with_started), for as long as a worker takes to answer.
+    pub(crate) fn ask_started<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Started) -> Result<R, Refusal> + Send,
+    ) -> PyResult<R> {
+        self.check_process()?;
+        Ok(self.state.with_detached(py, |state| work(state.started()?))?)
+    }
+
+    /// As [`ask_started`](Self::ask_started), started if it is not.
+    pub(crate) fn ask_startable<R: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Started) -> Result<R, Refusal> + Send,
     ) -> PyResult<R> {
         self.start(py)?;
-        self.with_started(py, work)
+        self.ask_started(py, work)
     }
 
-    /// Waits until no task is left, in slices, so that Python handles signals meanwhile.
-    pub(crate) fn finish_run(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Option<Cause>> {
+    /// Waits until no task is left, and says what came of them. Python handles signals meanwhile, and other threads use the worker.
+    pub(crate) fn finish_run(&self, py: Python<'_>, until: Option<Instant>) -> PyResult<Ended> {
+        let in_a = |while_: Duration| Instant::now().checked_add(while_).unwrap_or_else(Instant::now);
+        let mut signals = in_a(SIGNALS);
         loop {
-            let now = Instant::now();
-            let slice = now.checked_add(SLICE).unwrap_or(now);
-            let slice = until.map_or(slice, |until| until.min(slice));
-            let ended = self.with_started(py, |started| {
-                let orchestrator = &mut started.orchestrator;
-                Ok(py.detach(|| orchestrator.end_run(slice)))
+            let slice = until.map_or_else(|| in_a(SLICE), |until| until.min(in_a(SLICE)));
+            self.check_process()?;
+            let ended = self.state.with_last(py, |state| {
+                let started = state.started()?;
+                Ok::<_, Refusal>(started.orchestrator.end_run(slice).map(|cause| started.ended(cause)))
             })?;
             match ended {
-                Ok(cause) => return Ok(cause),
+                Ok(ended) => return Ok(ended),
                 Err(error @ WaitError::TimedOut { .. }) => {
-                    py.check_signals()?;
+                    if signals <= Instant::now() {
+                        py.check_signals()?;
+                        signals = in_a(SIGNALS);
+                    }
                     if until.is_some_and(|until| until <= Instant::now()) {
                         return Err(failed(&error));
                     }
@@ -100,19 +141,20 @@ impl PyWorker {
         }
     }
 
-    /// Whatever came of a run, the next one can begin.
-    pub(crate) fn leave_run(&self, py: Python<'_>, has_failed: bool) -> PyResult<()> {
-        self.with_started(py, |started| {
-            if has_failed {
-                started.orchestrator.abandon();
-            }
-            started.scopes.clear();
+    /// Gives up a run that has failed, so that the next one can begin. What it failed of is what is raised; what else is wrong, such as
+    /// that the worker was closed meanwhile, is its context.
+    pub(crate) fn give_up_run(&self, py: Python<'_>, error: PyErr) -> PyErr {
+        let left = self.with_started(py, |started| {
+            started.orchestrator.abandon();
             started.is_running = false;
-            Ok(())
-        })
+            Ok(core::mem::take(&mut started.scopes))
+        });
+        if let Err(other) = left {
+            let (value, other) = (error.value(py), other.into_value(py).into_bound(py));
+            // An exception of Python's own takes both; one that does not is raised as it is.
+            let _ = value.getattr("__context__").and_then(|earlier| other.setattr("__context__", earlier));
+            let _ = value.setattr("__context__", other);
+        }
+        error
     }
-}
-
-pub(crate) fn is_closed() -> PyErr {
-    PyValueError::new_err("released: the worker was closed, or is a part of another one")
 }
