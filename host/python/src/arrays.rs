@@ -5,25 +5,8 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::dtype::{name_of, type_of};
 use crate::number::Numbers;
-
-/// The names of numpy, of ml_dtypes and of torch, which agree.
-const NAMES: &[(&str, DType)] = &[
-    ("float32", DType::Float32),
-    ("float16", DType::Float16),
-    ("int32", DType::Int32),
-    ("int16", DType::Int16),
-    ("int8", DType::Int8),
-    ("uint8", DType::Uint8),
-    ("bfloat16", DType::Bfloat16),
-    ("int64", DType::Int64),
-    ("uint64", DType::Uint64),
-    ("uint16", DType::Uint16),
-    ("uint32", DType::Uint32),
-    ("bool", DType::Bool),
-    ("float8_e4m3fn", DType::Fp8E4M3Fn),
-    ("float8_e8m0fnu", DType::Fp8E8M0),
-];
 
 /// An array's memory as an object of bytes that shares it, its shape, and the type of its elements.
 pub(crate) fn memory_and_view<'py>(
@@ -47,11 +30,10 @@ pub(crate) fn memory_and_view<'py>(
         ));
     }
     let dtype = array.getattr("dtype")?;
-    let name = if is_torch { dtype.str()?.to_string() } else { dtype.getattr("name")?.to_string() };
-    let name = name.strip_prefix("torch.").unwrap_or(&name);
-    let found = NAMES.iter().find(|(known, _)| *known == name).map(|(_, dtype)| *dtype);
-    let found =
-        found.ok_or_else(|| PyTypeError::new_err(format!("dtype: no tensor has elements of type {name}")))?;
+    let Some(found) = type_of(&dtype) else {
+        let message = format!("dtype: no tensor has elements of type {}", name_of(&dtype)?);
+        return Err(PyTypeError::new_err(message));
+    };
     let shapes = Numbers::read(&array.getattr("shape")?, "shape")?;
     let memory = if is_torch {
         let bytes = array.py().import("torch")?.getattr("uint8")?;

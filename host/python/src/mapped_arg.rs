@@ -13,6 +13,7 @@ use pyo3::types::{PyDict, PyIterator, PyTuple};
 
 use crate::ffi::{DLPACK_CPU, dlpack_capsule, fill_buffer};
 use crate::number::{self, Value};
+use crate::scalar::scalar_value;
 
 /// A view of memory that this process has mapped, and the right to it. The mapping stays as long as this does.
 #[derive(Clone)]
@@ -361,10 +362,18 @@ impl PyMappedArgs {
         PyTuple::new(py, &self.scalars)
     }
 
-    /// Scalar number `index`, a number of 64 bits. An IndexError if there is none.
-    fn scalar(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<u64> {
+    /// Scalar number `index`, a negative one counting from the end: its 64 bits, or with a `dtype` the value of that type. An
+    /// IndexError if there is none, a ValueError for bits that are no value of the type.
+    #[pyo3(signature = (index, dtype = None))]
+    fn scalar<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = number::index)] index: isize,
+        dtype: Option<Value<DType>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let found = position(index, self.scalars.len()).and_then(|index| self.scalars.get(index));
-        found.copied().ok_or_else(|| no_such("scalar", index, self.scalars.len()))
+        let bits = found.copied().ok_or_else(|| no_such("scalar", index, self.scalars.len()))?;
+        scalar_value(py, bits, dtype.map(|dtype| dtype.0))
     }
 
     fn __repr__(&self) -> String {

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyInt, PyList, PyTuple, PyType};
 
+use crate::dtype;
 use crate::error::failed;
 
 /// An enumeration of the wire or of the C ABI, as an `enum.IntEnum` of Python's, whose names and numbers are core's.
@@ -33,6 +34,11 @@ pub(crate) trait Enumeration: Copy + 'static {
 pub(crate) trait Given: Enumeration {
     /// The value of a number.
     fn from_number(number: i64) -> PyResult<Self>;
+
+    /// The value that an object of another package names, if there are such.
+    fn of_others(_given: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+        Ok(None)
+    }
 }
 
 /// A Python type, and its members by their numbers.
@@ -46,7 +52,7 @@ pub(crate) struct Kept {
 pub(crate) struct Value<E>(pub(crate) E);
 
 macro_rules! enumeration {
-    ($type:ident, $name:literal, $rule:literal, $meaning:literal, $refused:expr) => {
+    ($type:ident, $name:literal, $rule:literal, $meaning:literal, $refused:expr $(, $others:path)?) => {
         impl Enumeration for $type {
             const NAME: &'static str = $name;
             const MEANING: &'static str = $meaning;
@@ -71,6 +77,12 @@ macro_rules! enumeration {
                 let found = u8::try_from(number).map_err(|_| out_of_range($rule, number, "a byte"))?;
                 Self::from_wire(found).ok_or_else(|| failed(&$refused(found)))
             }
+
+            $(
+                fn of_others(given: &Bound<'_, PyAny>) -> PyResult<Option<Self>> {
+                    $others(given)
+                }
+            )?
         }
     };
 }
@@ -89,7 +101,8 @@ enumeration!(
     "DataType",
     "dtype",
     "What a tensor's elements are. One of FP4E2M1 is a byte, in which two values lie.",
-    |found| TensorError::Dtype { found }
+    |found| TensorError::Dtype { found },
+    dtype::of_others
 );
 enumeration!(
     Tag,
@@ -137,6 +150,9 @@ impl<'a, 'py, E: Given> FromPyObject<'a, 'py> for Value<E> {
         let kept = Self::define(given.py())?;
         let given_type = given.get_type_ptr();
         if given_type.cast() != kept.of_type.as_ptr() && !given.is_exact_instance_of::<PyInt>() {
+            if let Some(value) = E::of_others(&given)? {
+                return Ok(Self(value));
+            }
             let found = given.get_type();
             let message = format!("a bufabi.{} is needed, not {}", E::NAME, found.name()?);
             return Err(PyTypeError::new_err(message));
@@ -252,7 +268,11 @@ impl Numbers {
         } else if let Ok(list) = given.cast::<PyList>() {
             Self::collect(list.len(), list.iter().enumerate().map(|(dim, item)| number((dim, &item))))
         } else {
-            let all = given.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+            let items = given.try_iter().map_err(|_| {
+                let found = given.get_type();
+                PyTypeError::new_err(format!("{name}: a sequence of ints is needed, not {found}"))
+            })?;
+            let all = items.collect::<PyResult<Vec<_>>>()?;
             Self::collect(all.len(), all.iter().enumerate().map(number))
         }
     }

@@ -5,23 +5,23 @@ use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 
 use bufabi_core::task_args::Scratch;
-use bufabi_core::{Tag, Tensor};
+use bufabi_core::{Code, DType, Tag, Tensor};
 use bufabi_host::consumer::Import;
 use bufabi_host::owner::Holds;
 use bufabi_host::remote::{
     Fetched, Registration, RemoteArgs, RemoteError, Sidecar, Transport, TransportError,
 };
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::arrays::bytes_of;
 use crate::endpoint::here;
-use crate::error::{OrRaise, failed};
+use crate::error::{OrRaise, failed, with_rule};
 use crate::mapped_arg::{PyMappedArg, Reach, no_such, position};
 use crate::number::{self, Value};
+use crate::scalar::scalar_bits;
 use crate::sidecar::{PyRegistration, PySidecar};
-use crate::task_args::scalar_bits;
 use crate::tensor::PyTensor;
 
 /// An object of Python's that moves bytes: it has `read(address, remote_key, nbytes)` and `write(address, remote_key, data)`.
@@ -33,8 +33,20 @@ struct Carrier<'a, 'py> {
 
 impl<'a, 'py> Carrier<'a, 'py> {
     /// What was given for a transport, if it was not None.
-    fn new(object: Option<&'a Bound<'py, PyAny>>) -> Option<Self> {
-        Some(Self { object: object.filter(|object| !object.is_none())?, raised: RefCell::new(None) })
+    fn new(object: Option<&'a Bound<'py, PyAny>>) -> PyResult<Option<Self>> {
+        object.filter(|object| !object.is_none()).map(Self::of).transpose()
+    }
+
+    /// An object that has both methods; a TypeError for any other.
+    fn of(object: &'a Bound<'py, PyAny>) -> PyResult<Self> {
+        for name in ["read", "write"] {
+            if !object.getattr_opt(name)?.is_some_and(|method| method.is_callable()) {
+                let found = object.get_type();
+                let message = format!("transport: an object with read and write is needed, not {found}");
+                return Err(PyTypeError::new_err(message));
+            }
+        }
+        Ok(Self { object, raised: RefCell::new(None) })
     }
 
     fn keep<R>(&self, called: PyResult<R>) -> Result<R, TransportError> {
@@ -157,8 +169,10 @@ impl PyRemoteArgs {
 
     /// Adds a scalar behind those that are there, as `TaskArgs.add_scalar` does: a ValueError for a number that does not
     /// fit, a MemoryError where there is no room for more.
-    fn add_scalar(&mut self, scalar: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let index = self.arguments.add_scalar(scalar_bits(scalar)?).or_raise()?;
+    #[pyo3(signature = (scalar, dtype = None))]
+    fn add_scalar(&mut self, scalar: &Bound<'_, PyAny>, dtype: Option<Value<DType>>) -> PyResult<usize> {
+        let bits = scalar_bits(scalar, dtype.map(|dtype| dtype.0))?;
+        let index = self.arguments.add_scalar(bits).or_raise()?;
         self.scalars = index.saturating_add(1);
         Ok(index)
     }
@@ -191,7 +205,7 @@ impl PyRemoteArgs {
     /// The first rule that is broken is a ValueError.
     #[pyo3(signature = (transport = None))]
     fn submit(&self, transport: Option<&Bound<'_, PyAny>>) -> PyResult<PyRemoteTask> {
-        let carrier = Carrier::new(transport);
+        let carrier = Carrier::new(transport)?;
         let mut scratch = Box::<Scratch>::default();
         let carried = carrier.as_ref().map(|carrier| -> &dyn Transport { carrier });
         let task = self.arguments.submit(&here()?, carried, &mut scratch).or_raise()?;
@@ -279,7 +293,7 @@ impl PyFetched {
         sidecar: PyRef<'_, PySidecar>,
         transport: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
-        let carrier = Carrier::new(transport);
+        let carrier = Carrier::new(transport)?;
         let carried = carrier.as_ref().map(|carrier| -> &dyn Transport { carrier });
         let fetched = Fetched::new(&tensor.0, &sidecar.0, carried);
         fetched.map(Self).map_err(|error| raised(carrier.as_ref(), &error))
@@ -295,7 +309,12 @@ impl PyFetched {
     /// Sends the bytes of the view's elements back, and no others, if the owner grants that they are written; says how many
     /// bytes. Without that right it is a ValueError; what the transport raises is raised.
     fn send_back(&self, transport: &Bound<'_, PyAny>) -> PyResult<u64> {
-        let carrier = Carrier { object: transport, raised: RefCell::new(None) };
+        let carrier = Carrier::of(transport)?;
+        let access = self.0.access();
+        if !access.writes() {
+            let message = format_args!("the owner grants {access}, and sending back needs WRITE");
+            return Err(with_rule(Code::Denied, &message, PyValueError::new_err));
+        }
         self.0.send_back(&carrier).map_err(|error| raised(Some(&carrier), &error))
     }
 

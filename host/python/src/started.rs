@@ -32,6 +32,9 @@ const SETTLE_LIMIT: Duration = Duration::from_millis(100);
 const THREADS_NOTE: &str = "Workers are forked without exec, which takes a process of one thread. numpy's OpenBLAS starts threads \
     when it is imported: set OPENBLAS_NUM_THREADS=1 before, or start the worker first.";
 
+/// What helps who gave a float for elements that are no doubles.
+const SCALAR_NOTE: &str = "add_scalar(value, dtype) makes the bits of that type: without one those of a Python float are a double's.";
+
 /// What came of a run.
 pub(crate) struct Ended {
     /// Of the tasks that are done.
@@ -54,6 +57,9 @@ impl Failed {
         let Self { task, path, code, message } = self;
         let error = raise(*code, &format_args!("task {task} on {path}: {message}"));
         let value = error.value(py);
+        if *code == Code::KernelScalar {
+            let _ = value.call_method1("add_note", (SCALAR_NOTE,));
+        }
         // An exception of Python's own takes any attribute.
         let _ = value.setattr("task", task);
         let _ = value.setattr("worker", path);

@@ -2,14 +2,15 @@
 
 use bufabi_core::task_args::Scratch;
 use bufabi_core::wire::blob::{self, encoded_size};
-use bufabi_core::{Blob, Tag, TaskArgs, Tensor};
-use pyo3::exceptions::{PyBufferError, PyOverflowError, PyTypeError, PyValueError};
+use bufabi_core::{Blob, DType, Tag, TaskArgs, Tensor};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::error::{OrRaise, failed};
 use crate::mapped_arg::{no_such, position};
 use crate::number::{self, Value, with_bytes};
+use crate::scalar::{scalar_bits, scalar_value};
 use crate::tensor::PyTensor;
 
 /// A task's arguments: tensors first, each with a tag, then scalars.
@@ -39,11 +40,12 @@ impl PyTaskArgs {
         self.0.add_tensor(&tensor.0, tag.0).or_raise()
     }
 
-    /// Adds a scalar behind those that are there, and says its index among them: a whole number of 64 bits, of either sign; or a
-    /// float, whose bits travel. A ValueError for a number that does not fit, a MemoryError where there is no room for more.
-    #[pyo3(signature = (scalar))]
-    fn add_scalar(&mut self, scalar: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let bits = scalar_bits(scalar)?;
+    /// Adds a scalar behind those that are there, and says its index among them. 64 bits travel: with a `dtype` those of the value in
+    /// that type, as kernels on such elements take it; without one those of a whole number, of either sign, or of a float, or the
+    /// scalar of numpy's own. A ValueError for a number that does not fit, a MemoryError where there is no room for more.
+    #[pyo3(signature = (scalar, dtype = None))]
+    fn add_scalar(&mut self, scalar: &Bound<'_, PyAny>, dtype: Option<Value<DType>>) -> PyResult<usize> {
+        let bits = scalar_bits(scalar, dtype.map(|dtype| dtype.0))?;
         self.0.add_scalar(bits).or_raise()
     }
 
@@ -54,11 +56,19 @@ impl PyTaskArgs {
         found.map(|tensor| PyTensor(*tensor)).ok_or_else(|| no_such("tensor", index, place))
     }
 
-    /// Scalar number `index`, as the bits that travel, a negative one counting from the end. An IndexError if there is none.
-    fn scalar(&self, #[pyo3(from_py_with = number::index)] index: isize) -> PyResult<u64> {
+    /// Scalar number `index`, a negative one counting from the end: the bits that travel, or with a `dtype` the value of that type. An
+    /// IndexError if there is none, a ValueError for bits that are no value of the type.
+    #[pyo3(signature = (index, dtype = None))]
+    fn scalar<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = number::index)] index: isize,
+        dtype: Option<Value<DType>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         let scalars = self.0.scalars();
         let found = position(index, scalars.len()).and_then(|index| scalars.get(index));
-        found.copied().ok_or_else(|| no_such("scalar", index, scalars.len()))
+        let bits = found.copied().ok_or_else(|| no_such("scalar", index, scalars.len()))?;
+        scalar_value(py, bits, dtype.map(|dtype| dtype.0))
     }
 
     /// The tag of tensor number `index`, a negative one counting from the end. An IndexError if there is none.
@@ -138,24 +148,6 @@ impl PyTaskArgs {
     fn __repr__(&self) -> String {
         format!("TaskArgs({} tensors, {} scalars)", self.0.tensors().len(), self.0.scalars().len())
     }
-}
-
-/// The 64 bits of a number: two's complement of a negative one, the bits of a float.
-pub(crate) fn scalar_bits(scalar: &Bound<'_, PyAny>) -> PyResult<u64> {
-    match scalar.extract::<u64>() {
-        Ok(bits) => return Ok(bits),
-        Err(error) if error.is_instance_of::<PyOverflowError>(scalar.py()) => {
-            let signed = scalar.extract::<i64>().map(i64::cast_unsigned);
-            return signed
-                .map_err(|_| PyValueError::new_err(format!("scalar: {scalar} does not fit 64 bits")));
-        }
-        Err(_) => {}
-    }
-    let float = scalar.cast::<pyo3::types::PyFloat>().map_err(|_| {
-        let found = scalar.get_type();
-        PyTypeError::new_err(format!("scalar: an int or a float is needed, not {found}"))
-    })?;
-    Ok(float.extract::<f64>()?.to_bits())
 }
 
 /// The arguments as they travel: two counts, the tensors, the scalars. Tags do not.

@@ -96,7 +96,11 @@ def test_bytes_go_to_another_machine_and_those_of_the_elements_come_back(make, t
         np.add(left, right, out=out)
         # Somebody writes beside the column meanwhile: that is not sent over.
         np.asarray(second.mapped([12], I32))[3] = 7
-        assert [one.send_back(transport) for one in fetched] == [0, 0, 12]
+        for one in fetched[:2]:
+            with pytest.raises(ValueError, match="denied: the owner grants READ, and sending back needs WRITE") as refused:
+                one.send_back(transport)
+            assert (refused.value.rule, refused.value.code) == ("denied", 81)  # type: ignore[attr-defined]
+        assert fetched[2].send_back(transport) == 12
         assert transport.asked == [
             ("read", 4, 20),
             ("read", 8, 36),
@@ -167,8 +171,12 @@ def test_what_the_transport_raises_reaches_who_asked(make, transport: Loopback) 
     fetched = Fetched(tensor, sidecar, transport)
     with pytest.raises(ZeroDivisionError, match="nothing is sent"):
         fetched.send_back(Broken())
-    with pytest.raises(AttributeError, match="write"):
-        fetched.send_back(None)  # type: ignore[arg-type]
+    for none in (None, 3):
+        with pytest.raises(TypeError, match="transport: an object with read and write is needed, not <class"):
+            fetched.send_back(none)  # type: ignore[arg-type]
+    for call in (lambda: RemoteArgs().submit(3), lambda: Fetched(tensor, sidecar, 3)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="transport: an object with read and write is needed, not <class 'int'>"):
+            call()
     assert isinstance(transport, Transport)
     assert not isinstance(object(), Transport)
     task.close()

@@ -1,6 +1,6 @@
 //! What tasks compute on this machine: the kernels that devices run too, on operands in mappings of this process.
 
-pub use bufabi_device::kernel::{Call, Kernel};
+pub use bufabi_device::kernel::{Call, Kernel, is_value};
 
 use bufabi_core::Access;
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from types import TracebackType
-from typing import Any, Self, SupportsIndex, final, overload
+from typing import Any, Self, SupportsFloat, SupportsIndex, TypeAlias, final, overload
 
 from typing_extensions import Buffer as _Bytes
 
@@ -19,6 +19,9 @@ from ._workers import Orchestrator as Orchestrator
 from ._workers import Scope as Scope
 from ._workers import TaskReport as TaskReport
 from ._workers import Worker as Worker
+
+# A DataType, its number, or what numpy, ml_dtypes or torch has for it: a dtype, or a class of scalars.
+_DType: TypeAlias = Any
 
 class AddressSpace(IntEnum):
     HOST = 0
@@ -139,7 +142,7 @@ class Tensor:
         byte_offset: SupportsIndex = 0,
         shapes: Iterable[SupportsIndex],
         strides: Iterable[SupportsIndex] | None = None,
-        dtype: DataType | int,
+        dtype: _DType,
     ) -> Self: ...
     @staticmethod
     def from_bytes(data: _Bytes) -> Tensor: ...
@@ -176,14 +179,14 @@ class Buffer:
     def tensor(
         self,
         shapes: Iterable[SupportsIndex],
-        dtype: DataType | int,
+        dtype: _DType,
         strides: Iterable[SupportsIndex] | None = None,
         byte_offset: SupportsIndex = 0,
     ) -> Tensor: ...
     def mapped(
         self,
         shapes: Iterable[SupportsIndex],
-        dtype: DataType | int,
+        dtype: _DType,
         strides: Iterable[SupportsIndex] | None = None,
         byte_offset: SupportsIndex = 0,
     ) -> MappedArg: ...
@@ -204,9 +207,9 @@ class Buffer:
 class TaskArgs:
     def __new__(cls) -> Self: ...
     def add_tensor(self, tensor: Tensor, tag: TensorArgType | int) -> int: ...
-    def add_scalar(self, scalar: SupportsIndex | float) -> int: ...
+    def add_scalar(self, scalar: SupportsIndex | SupportsFloat, dtype: _DType | None = None) -> int: ...
     def tensor(self, index: SupportsIndex) -> Tensor: ...
-    def scalar(self, index: SupportsIndex) -> int: ...
+    def scalar(self, index: SupportsIndex, dtype: _DType | None = None) -> Any: ...  # noqa: ANN401 - of the type's kind
     def tag(self, index: SupportsIndex) -> TensorArgType: ...
     def set_tag(self, index: SupportsIndex, tag: TensorArgType | int) -> None: ...
     def check(self) -> None: ...
@@ -358,7 +361,7 @@ class MappedArgs:
     def scalar_count(self) -> int: ...
     @property
     def scalars(self) -> tuple[int, ...]: ...
-    def scalar(self, index: SupportsIndex) -> int: ...
+    def scalar(self, index: SupportsIndex, dtype: _DType | None = None) -> Any: ...  # noqa: ANN401 - of the type's kind
     def __len__(self) -> int: ...
     def __getitem__(self, key: SupportsIndex, /) -> MappedArg: ...
     def __iter__(self) -> Iterator[MappedArg]: ...

@@ -1,12 +1,14 @@
 """Types of what leads to another machine, which the library below defines with all the others."""
 
 from types import TracebackType
-from typing import Self, SupportsIndex, final
+from typing import Any, Self, SupportsFloat, SupportsIndex, TypeAlias, final
 
 from typing_extensions import Buffer as _Bytes
 
 from ._bufabi import AddressSpace, CanonicalIdentity, MappedArg, Tensor, TensorArgType
 from ._transport import Transport
+
+_DType: TypeAlias = Any
 
 @final
 class Registration:
@@ -59,7 +61,7 @@ class RemoteArgs:
     def add_registered(self, tensor: Tensor, tag: TensorArgType | int, registration: Registration) -> int: ...
     def add_inline(self, tensor: Tensor, tag: TensorArgType | int, data: _Bytes) -> int: ...
     def add_received(self, tensor: Tensor, tag: TensorArgType | int, sidecar: Sidecar | None) -> int: ...
-    def add_scalar(self, scalar: SupportsIndex | float) -> int: ...
+    def add_scalar(self, scalar: SupportsIndex | SupportsFloat, dtype: _DType | None = None) -> int: ...
     def set_tag(self, index: SupportsIndex, tag: TensorArgType | int) -> None: ...
     @property
     def tensor_count(self) -> int: ...

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self, SupportsIndex, TypeVar, final
+from typing import Any, Self, SupportsIndex, TypeAlias, TypeVar, final
 
 from typing_extensions import Buffer as _Bytes
 
@@ -12,13 +12,13 @@ from ._bufabi import (
     Buffer,
     BufferDescriptor,
     CanonicalIdentity,
-    DataType,
     MappedArg,
     MappedArgs,
     TaskArgs,
     Tensor,
 )
 
+_DType: TypeAlias = Any
 _Function = TypeVar("_Function", bound=Callable[[MappedArgs], object])
 
 @final
@@ -26,7 +26,7 @@ class DeviceBuffer:
     def tensor(
         self,
         shapes: Iterable[SupportsIndex],
-        dtype: DataType | int,
+        dtype: _DType,
         strides: Iterable[SupportsIndex] | None = None,
         byte_offset: SupportsIndex = 0,
     ) -> Tensor: ...
@@ -95,7 +95,7 @@ class Orchestrator:
         args: Sequence[TaskArgs],
         workers: Sequence[int | str] | None = None,
     ) -> int: ...
-    def alloc(self, shape: Iterable[SupportsIndex], dtype: DataType | int) -> Tensor: ...
+    def alloc(self, shape: Iterable[SupportsIndex], dtype: _DType) -> Tensor: ...
     def scope(self) -> Scope: ...
     @property
     def worker(self) -> Worker: ...
@@ -119,7 +119,7 @@ class Worker:
     ) -> list[TaskReport]: ...
     def create_buffer(self, nbytes: SupportsIndex, access: AccessMode | int = AccessMode.READWRITE) -> Buffer: ...
     def release_buffer(self, buffer: Buffer, timeout: float = 10.0) -> None: ...
-    def alloc_shared_tensor(self, shape: Iterable[SupportsIndex], dtype: DataType | int) -> Tensor: ...
+    def alloc_shared_tensor(self, shape: Iterable[SupportsIndex], dtype: _DType) -> Tensor: ...
     def mapped(self, tensor: Tensor) -> MappedArg: ...
     def malloc(
         self,
@@ -143,7 +143,7 @@ class Worker:
         timeout: float = 10.0,
     ) -> Domain: ...
     def alloc_child_tensor(
-        self, worker: int | str, shape: Iterable[SupportsIndex], dtype: DataType | int, timeout: float = 10.0
+        self, worker: int | str, shape: Iterable[SupportsIndex], dtype: _DType, timeout: float = 10.0
     ) -> Tensor: ...
     def free(self, memory: DeviceBuffer | Tensor | Domain, timeout: float = 10.0) -> None: ...
     def fill(
