@@ -46,7 +46,9 @@ pub(crate) fn type_of(given: &Bound<'_, PyAny>) -> Option<DType> {
 pub(crate) fn of_others(given: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
     let is_theirs = |object: &Bound<'_, PyAny>| {
         let module = object.getattr("__module__").and_then(|module| module.extract::<String>());
-        module.is_ok_and(|module| ["numpy", "ml_dtypes", "torch"].contains(&module.split('.').next().unwrap_or("")))
+        module.is_ok_and(|module| {
+            ["numpy", "ml_dtypes", "torch"].contains(&module.split('.').next().unwrap_or(""))
+        })
     };
     // A str and the enumerations of others have names as well: they are no element types.
     if !is_theirs(given) && !is_theirs(given.get_type().as_any()) {
@@ -54,5 +56,7 @@ pub(crate) fn of_others(given: &Bound<'_, PyAny>) -> PyResult<Option<DType>> {
     }
     let known = type_of(given);
     let name = name_of(given)?;
-    known.map(Some).ok_or_else(|| PyTypeError::new_err(format!("dtype: no tensor has elements of type {name}")))
+    known
+        .map(Some)
+        .ok_or_else(|| PyTypeError::new_err(format!("dtype: no tensor has elements of type {name}")))
 }

@@ -43,7 +43,7 @@ def test_scalars_are_64_bits_of_a_number() -> None:
         with pytest.raises(ValueError, match="does not fit 64 bits"):
             args.add_scalar(wrong)
     for wrong in ("1", None, [1]):
-        with pytest.raises(TypeError, match="an int or a float is needed"):
+        with pytest.raises(TypeError, match="an int, a float or a scalar of numpy is needed"):
             args.add_scalar(wrong)  # type: ignore[arg-type]
     assert args.scalar_count == 4
 
