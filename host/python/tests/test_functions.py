@@ -254,7 +254,8 @@ with worker:
 print("done")
 """
     program = subprocess.Popen(
-        [sys.executable, "-c", PRELUDE + script],
+        # Whoever started the tests may have it ignored.
+        ["env", "--default-signal=INT", sys.executable, "-c", PRELUDE + script],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

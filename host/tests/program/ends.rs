@@ -56,8 +56,9 @@ impl std::ops::DerefMut for Running {
 }
 
 fn start(graph: &Path) -> Running {
-    let child = Command::new(env!("CARGO_BIN_EXE_bufabi"))
-        .args(["run", graph.to_str().unwrap()])
+    // Whoever started the tests may have some of them ignored.
+    let child = Command::new("env")
+        .args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_bufabi"), "run", graph.to_str().unwrap()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
