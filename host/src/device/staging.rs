@@ -128,7 +128,7 @@ pub(super) fn copy_in(device: &dyn Device, staged: &[Staged]) -> Result<(), Devi
         in_pieces(start, end, |offset, piece| {
             // It lies within a mapping, and so within what a usize counts.
             let place = usize::try_from(offset).unwrap_or(usize::MAX);
-            if first.import.read(place, piece).is_err() {
+            if first.import.carry(place, piece).is_err() {
                 return Err(DeviceError::OutOfRange { address: offset, nbytes: length(piece) });
             }
             device.copy_to(first.address.saturating_add(offset), piece)

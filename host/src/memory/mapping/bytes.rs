@@ -13,8 +13,18 @@ impl Mapping {
     /// Copies the bytes from `offset` on into `out`: each was there at some time during the call.
     ///
     /// # Errors
-    /// [`OutOfRange`]; nothing was copied then.
+    /// [`OutOfRange`], also for a mapping that is not to be read; nothing was copied then.
     pub fn read(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfRange> {
+        self.range(offset, out.len())?;
+        if !self.access.reads() {
+            return Err(OutOfRange { offset, length: out.len(), nbytes: 0 });
+        }
+        self.carry(offset, out)
+    }
+
+    /// As [`read`](Self::read), whatever is granted: for bytes that are on their way there or back with those that a task writes, and that
+    /// no task sees.
+    pub(crate) fn carry(&self, offset: usize, out: &mut [u8]) -> Result<(), OutOfRange> {
         self.read_control(offset, out)?;
         self.count_copy(out.len());
         Ok(())
@@ -152,14 +162,14 @@ impl ByteSource for Mapping {
     }
 }
 
-/// A range that does not lie within a mapping, or may not be written.
+/// A range that does not lie within a mapping, or may not be read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OutOfRange {
     /// Its first byte.
     pub offset: usize,
     /// Its length, bytes.
     pub length: usize,
-    /// Bytes that may be reached; 0 when none may be written.
+    /// Bytes that may be reached; 0 when none may be in that way.
     pub nbytes: usize,
 }
 

@@ -99,6 +99,20 @@ fn a_range_past_the_end_is_refused_with_its_numbers() {
 }
 
 #[test]
+fn a_mapping_that_is_only_to_be_written_is_not_read_but_by_what_carries_its_bytes() {
+    let (name, whole) = crate::shm::create(8).unwrap();
+    whole.write(0, &[5; 8]).unwrap();
+    let mapping = crate::shm::open(name.name(), 8, Access::Write).unwrap();
+    let mut found = [0; 2];
+    let refused = OutOfRange { offset: 6, length: 2, nbytes: 0 };
+    assert_eq!(mapping.read(6, &mut found), Err(refused));
+    assert_eq!((mapping.read(7, &mut found).unwrap_err().nbytes, found), (8, [0; 2]));
+    mapping.write(6, &[7]).unwrap();
+    mapping.carry(6, &mut found).unwrap();
+    assert_eq!(found, [7, 5]);
+}
+
+#[test]
 fn a_number_that_is_reached_by_atomics_is_aligned_wherever_its_mapping_starts() {
     let whole = Arc::new(Mapping::inherited(64).unwrap());
     let part = Mapping::part(&whole, 3, 60, Access::ReadWrite, None).unwrap();
