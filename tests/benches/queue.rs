@@ -8,12 +8,13 @@
 )]
 
 use std::hint::{black_box, spin_loop};
+use std::process::abort;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bufabi_core::queue::{COUNTER_BYTES, Kind, L2End, L3End, QueueLayout};
+use bufabi_core::queue::{COUNTER_BYTES, Kind, L2End, L3End, QueueLayout, ReceiveError, SendError};
 use bufabi_tests::memory::AtomicMemory;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
@@ -94,7 +95,8 @@ fn queue_send(queue: &Queue, messages: u64) {
     let mut end = queue.l3();
     for count in 0..messages {
         let bytes = [count.to_le_bytes(); 4];
-        while end.try_enqueue(Kind::Data, bytes.as_flattened()).is_err() {
+        while let Err(error) = end.try_enqueue(Kind::Data, bytes.as_flattened()) {
+            assert!(matches!(error, SendError::Full(_)), "{error}");
             spin_loop();
         }
     }
@@ -107,7 +109,10 @@ fn queue_receive(queue: &Queue, messages: u64) {
         let message = loop {
             match end.try_receive() {
                 Ok(message) => break message,
-                Err(_) => spin_loop(),
+                Err(error) => {
+                    assert_eq!(error, ReceiveError::Empty);
+                    spin_loop();
+                }
             }
         };
         end.read_into(message.handle(), &mut bytes).unwrap();
@@ -116,14 +121,27 @@ fn queue_receive(queue: &Queue, messages: u64) {
     }
 }
 
+/// One of two sides that wait for each other: one that panics ends both, for the other would look for it for ever.
+struct Side;
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            abort();
+        }
+    }
+}
+
 /// How long it takes until both sides are through.
 fn time_both(one: impl FnOnce() + Send, other: impl FnOnce()) -> Duration {
     let start = Barrier::new(2);
     thread::scope(|scope| {
         let thread = scope.spawn(|| {
+            let _side = Side;
             start.wait();
             one();
         });
+        let _side = Side;
         start.wait();
         let begin = Instant::now();
         other();
@@ -223,7 +241,10 @@ fn round_trips(c: &mut Criterion) {
                     let message = loop {
                         match end.try_receive() {
                             Ok(message) => break message,
-                            Err(_) => spin_loop(),
+                            Err(error) => {
+                                assert_eq!(error, ReceiveError::Empty);
+                                spin_loop();
+                            }
                         }
                     };
                     end.read_into(message.handle(), &mut bytes).unwrap();
@@ -236,7 +257,8 @@ fn round_trips(c: &mut Criterion) {
                 let mut bytes = [5; 64];
                 for _ in 0..trips {
                     end.try_enqueue(Kind::Data, &bytes).unwrap();
-                    while end.try_dequeue_into(&mut bytes).is_err() {
+                    while let Err(error) = end.try_dequeue_into(&mut bytes) {
+                        assert_eq!(error, ReceiveError::Empty);
                         spin_loop();
                     }
                 }

@@ -4,7 +4,7 @@ use std::hint::{black_box, spin_loop};
 use std::time::{Duration, Instant};
 
 use bufabi_core::Descriptor;
-use bufabi_core::queue::{Handle, Kind, L2End, L3End, QueueLayout};
+use bufabi_core::queue::{Handle, Kind, L2End, L3End, QueueLayout, ReceiveError, SendError};
 use bufabi_host::consumer::Consumer;
 use bufabi_host::owner::Endpoint;
 use bufabi_host::region::{AttachedRegion, ProvidedRegion, RegionMemory};
@@ -70,7 +70,8 @@ pub(crate) fn one_way(messages: u64) -> Duration {
     timed(peer, || {
         for count in 0..messages {
             let bytes = [count.to_le_bytes(); 4];
-            while end.try_enqueue(Kind::Data, bytes.as_flattened()).is_err() {
+            while let Err(error) = end.try_enqueue(Kind::Data, bytes.as_flattened()) {
+                assert!(matches!(error, SendError::Full(_)), "{error}");
                 spin_loop();
             }
         }
@@ -86,7 +87,8 @@ pub(crate) fn sink(messages: u64, told: &[&str]) {
             let message = loop {
                 match end.try_receive() {
                     Ok(message) => break message,
-                    Err(_) => spin_loop(),
+                    Err(ReceiveError::Empty) => spin_loop(),
+                    Err(error) => panic!("{error}"),
                 }
             };
             end.read_into(message.handle(), &mut bytes).expect("its bytes");
@@ -107,7 +109,8 @@ pub(crate) fn one_way_in_batches(messages: u64) -> Duration {
             let batch = (count..count + room).map(|count| Bytes([count.to_le_bytes(); 4]));
             match end.try_enqueue_all(Kind::Data, batch) {
                 Ok(sent) => count += sent as u64,
-                Err(_) => spin_loop(),
+                Err(SendError::Full(_)) => spin_loop(),
+                Err(error) => panic!("{error}"),
             }
         }
     })
@@ -129,9 +132,12 @@ pub(crate) fn sink_in_batches(messages: u64, told: &[&str]) {
         let mut held = [Handle::from_number(0); BATCH];
         while count < messages {
             let mut holds = 0;
-            while let Some(slot) = held.get_mut(holds)
-                && let Ok(message) = end.try_receive()
-            {
+            while let Some(slot) = held.get_mut(holds) {
+                let message = match end.try_receive() {
+                    Ok(message) => message,
+                    Err(ReceiveError::Empty) => break,
+                    Err(error) => panic!("{error}"),
+                };
                 end.read_into(message.handle(), &mut bytes).expect("its bytes");
                 black_box(&bytes);
                 *slot = message.handle();
@@ -155,7 +161,8 @@ pub(crate) fn round_trips(trips: u64) -> Duration {
     let mut bytes = [5; 64];
     for _ in 0..trips {
         end.try_enqueue(Kind::Data, &bytes).expect("room");
-        while end.try_dequeue_into(&mut bytes).is_err() {
+        while let Err(error) = end.try_dequeue_into(&mut bytes) {
+            assert_eq!(error, ReceiveError::Empty);
             spin_loop();
         }
     }
@@ -173,7 +180,8 @@ pub(crate) fn echo(trips: u64, told: &[&str]) {
             let message = loop {
                 match end.try_receive() {
                     Ok(message) => break message,
-                    Err(_) => spin_loop(),
+                    Err(ReceiveError::Empty) => spin_loop(),
+                    Err(error) => panic!("{error}"),
                 }
             };
             end.read_into(message.handle(), &mut bytes).expect("its bytes");
