@@ -5,7 +5,7 @@ use bufabi_core::{Access, Code, Tag};
 use bufabi_host::device::memory::{WINDOW_ALIGNMENT, WindowPart};
 use bufabi_host::owner::Endpoint;
 use bufabi_host::sys::process::{Ending, Process};
-use bufabi_host::worker::{DeviceBuffer, MemoryError, WorkerKind};
+use bufabi_host::worker::{DeviceBuffer, DomainError, MemoryError, WorkerKind};
 
 use crate::Case;
 use crate::device::{MIB, chip, copy_task, get, is_free, malloc, numbers, put, reported, tree};
@@ -36,20 +36,21 @@ fn domain_all_or_none() {
         let mut chips = vec![chip0, chip1];
         chips.insert(place, small);
         let full = workers.create_domain(&chips, &parts, soon()).unwrap_err();
-        assert_eq!(reported(full), Code::SpaceFull);
+        assert_eq!((full.chip, reported(full.error)), (Some(small), Code::SpaceFull));
         chips[place] = gone;
         let failed = workers.create_domain(&chips, &parts, soon()).unwrap_err();
-        assert_eq!(failed, MemoryError::Failed(died("gone", pid, Ending::Killed { signal: 9 })));
+        let error = MemoryError::Failed(died("gone", pid, Ending::Killed { signal: 9 }));
+        assert_eq!(failed, DomainError { chip: Some(gone), error });
         chips[place] = sub;
         let failed = workers.create_domain(&chips, &parts, soon()).unwrap_err();
-        assert_eq!(failed, MemoryError::NotAChip { worker: sub });
+        assert_eq!(failed, MemoryError::NotAChip { worker: sub }.into());
         assert_eq!(workers.device_buffers(), 0);
         is_free(&mut workers, chip0);
         is_free(&mut workers, chip1);
     }
     let many = vec![parts[0]; 257];
     let refused = workers.create_domain(&[chip0], &many, soon()).unwrap_err();
-    assert_eq!(refused, MemoryError::TooManyParts { parts: 257, limit: 256 });
+    assert_eq!(refused, MemoryError::TooManyParts { parts: 257, limit: 256 }.into());
     let domain = workers.create_domain(&[chip0], &vec![WindowPart { nbytes: 1, ..parts[0] }; 256], soon());
     assert_eq!(domain.unwrap().windows()[0].len(), 256);
 }
@@ -86,7 +87,7 @@ fn domain_together() {
     let refused = workers.submit(chip0, &copy_task(&[numbers(&domain.windows()[0][0]); 2], &[Tag::NoDep; 2]));
     assert_eq!(refused.unwrap_err().code(), Code::DeviceNotLive);
     let twice = workers.free_domain(&domain, soon()).unwrap_err();
-    assert_eq!(reported(twice), Code::Stale);
+    assert_eq!((twice.chip, reported(twice.error)), (Some(chip0), Code::Stale));
     assert_eq!(get(&mut workers, &before).len(), 4096);
     is_free(&mut workers, chip0);
 }

@@ -9,7 +9,7 @@ use bufabi_host::heap::ForkHeap;
 use bufabi_host::orchestrator::{Cause, Orchestrator, TaskFailed};
 use bufabi_host::owner::Buffer;
 use bufabi_host::worker::{
-    DeviceBuffer, Domain, KeptImport, MemoryError, SpawnError, WaitPolicy, WorkerId, Workers,
+    DeviceBuffer, Domain, DomainError, KeptImport, MemoryError, SpawnError, WaitPolicy, WorkerId, Workers,
 };
 use pyo3::prelude::*;
 
@@ -186,11 +186,19 @@ impl Started {
         parts: &[WindowPart],
         until: Instant,
     ) -> Result<Domain, Refusal> {
-        let domain = self.orchestrator.workers_mut().create_domain(chips, parts, until)?;
+        let workers = self.orchestrator.workers_mut();
+        let domain = workers.create_domain(chips, parts, until);
+        let domain = domain.map_err(|error| of_domain(workers, &error))?;
         for buffer in domain.windows().iter().flatten() {
             self.owners.insert(buffer.identity().owner_instance_id(), buffer.worker());
         }
         Ok(domain)
+    }
+
+    /// Gives the windows of a domain back.
+    pub(crate) fn free_domain(&mut self, domain: &Domain, until: Instant) -> Result<(), Refusal> {
+        let workers = self.orchestrator.workers_mut();
+        workers.free_domain(domain, until).map_err(|error| of_domain(workers, &error))
     }
 
     /// The chip that owns device memory. Who asks for something that is on none asks the first one, which says what it knows of it.
@@ -259,4 +267,11 @@ impl Started {
         }
         reports
     }
+}
+
+/// What is wrong with a domain, and on which chip.
+fn of_domain(workers: &Workers, error: &DomainError) -> Refusal {
+    let DomainError { chip, error } = error;
+    let path = chip.and_then(|chip| workers.name(chip));
+    Refusal::Rule(error.code(), path.map_or_else(|| error.to_string(), |path| format!("{path}: {error}")))
 }

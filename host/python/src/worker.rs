@@ -354,9 +354,7 @@ impl PyWorker {
         let until = deadline(timeout)?;
         if let Ok(domain) = memory.cast::<PyDomain>() {
             let domain = &domain.get().0;
-            return self.ask_started(py, |started| {
-                Ok(started.orchestrator.workers_mut().free_domain(domain, until)?)
-            });
+            return self.ask_started(py, |started| started.free_domain(domain, until));
         }
         let (identity, _) = place_of(memory)?;
         self.ask_started(py, |started| started.free(identity, until))

@@ -15,7 +15,7 @@ use super::parameter::{Out, OutSlice, apart_from, given, given_slice, span_of, s
 use super::status::Status;
 use super::vmm::admission;
 use crate::device::memory::WindowPart;
-use crate::worker::{DeviceBuffer, Domain, MemoryError, WorkerId};
+use crate::worker::{DeviceBuffer, Domain, DomainError, MemoryError, WorkerId};
 
 /// Windows of several chips, with buffers at the same places. 0 is none.
 #[derive(Clone, Copy, FromBytes, Immutable)]
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn bufabi_domain_create(
         let until = deadline(nanoseconds);
         with(orchestrator, |orchestrator| {
             let domain = orchestrator.workers_mut().create_domain(&chips, &parts, until);
-            let domain = domain.map_err(|error| code(&error))?;
+            let domain = domain.map_err(|error| noted(error.code(), &error))?;
             descriptors.fill(domain.windows().iter().flatten().map(|buffer| *buffer.descriptor().raw()));
             out.set(DomainHandle { token: DOMAINS.insert(domain)? });
             Ok(())
@@ -305,10 +305,10 @@ pub extern "C" fn bufabi_domain_free(
         with(orchestrator, |orchestrator| {
             let windows = DOMAINS.get(domain.token)?;
             let freed = orchestrator.workers_mut().free_domain(&windows, until);
-            if !matches!(freed, Err(MemoryError::Busy { .. })) {
+            if !matches!(freed, Err(DomainError { error: MemoryError::Busy { .. }, .. })) {
                 DOMAINS.remove(domain.token)?;
             }
-            freed.map_err(|error| code(&error))
+            freed.map_err(|error| noted(error.code(), &error))
         })
     })
 }

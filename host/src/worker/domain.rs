@@ -9,7 +9,7 @@ use super::call::Wanted;
 use super::hello::Hello;
 use super::mailbox::{MAX_ANSWER, MAX_BLOB, MemoryCall};
 use super::memory::{DeviceBuffer, UNDO_LIMIT};
-use super::memory_error::MemoryError;
+use super::memory_error::{DomainError, MemoryError};
 use super::reply::WorkerId;
 use super::workers::{Late, Workers};
 use crate::device::memory::WindowPart;
@@ -42,15 +42,15 @@ impl Workers {
     /// nothing.
     ///
     /// # Errors
-    /// [`MemoryError`], that of the first chip that could not; nothing is left behind then.
+    /// [`DomainError`]; nothing is left behind then.
     pub fn create_domain(
         &mut self,
         chips: &[WorkerId],
         parts: &[WindowPart],
         until: Instant,
-    ) -> Result<Domain, MemoryError> {
+    ) -> Result<Domain, DomainError> {
         if parts.len() > MAX_PARTS {
-            return Err(MemoryError::TooManyParts { parts: parts.len(), limit: MAX_PARTS });
+            return Err(MemoryError::TooManyParts { parts: parts.len(), limit: MAX_PARTS }.into());
         }
         let wanted: Vec<Wanted> =
             parts.iter().map(|part| Wanted::new(part.nbytes, part.access, Admission::Listed)).collect();
@@ -67,7 +67,7 @@ impl Workers {
                         // The first error is the one reported; what a chip does not take back it counts.
                         let _ = self.take_back(window, soon);
                     }
-                    return Err(error);
+                    return Err(DomainError::of(worker, error));
                 }
             }
         }
@@ -94,8 +94,8 @@ impl Workers {
     /// can name any of them, and every chip is told to take its window back.
     ///
     /// # Errors
-    /// [`MemoryError`], that of the first chip that could not; the others have.
-    pub fn free_domain(&mut self, domain: &Domain, until: Instant) -> Result<(), MemoryError> {
+    /// [`DomainError`]: [`MemoryError::Busy`], or that of the first chip that could not; the others have.
+    pub fn free_domain(&mut self, domain: &Domain, until: Instant) -> Result<(), DomainError> {
         let identities: Vec<Identity> = domain.windows.iter().flatten().map(DeviceBuffer::identity).collect();
         self.revoke(&identities)?;
         let mut result = Ok(());
@@ -106,14 +106,14 @@ impl Workers {
         result
     }
 
-    fn take_back(&mut self, window: &[DeviceBuffer], until: Instant) -> Result<(), MemoryError> {
+    fn take_back(&mut self, window: &[DeviceBuffer], until: Instant) -> Result<(), DomainError> {
         let Some(first) = window.first() else { return Ok(()) };
-        let identity = first.identity().encode();
-        let taken = self.call(first.worker(), MemoryCall::FreeWindow, identity.as_bytes(), until);
+        let (chip, identity) = (first.worker(), first.identity().encode());
+        let taken = self.call(chip, MemoryCall::FreeWindow, identity.as_bytes(), until);
         if let Err(MemoryError::TimedOut { worker }) = taken {
             self.late.push(Late { worker, call: MemoryCall::FreeWindow, identity: first.identity() });
         }
-        taken.map(drop)
+        taken.map(drop).map_err(|error| DomainError::of(chip, error))
     }
 }
 

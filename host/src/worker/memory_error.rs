@@ -123,12 +123,51 @@ impl fmt::Display for MemoryError {
             }
             Self::View(error) => error.fmt(f),
             Self::Failed(failure) => failure.fmt(f),
-            Self::TimedOut { worker: WorkerId(index) } => {
-                write!(f, "worker number {index} did not answer in time")
-            }
+            Self::TimedOut { .. } => f.write_str("the chip did not answer in time"),
             Self::Wait(error) => error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for MemoryError {}
+
+/// Why a domain was not made, or not freed whole: as a [`MemoryError`], of one of several chips.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainError {
+    /// The first chip that could not; `None` when the error is none of a chip, or names the worker itself.
+    pub chip: Option<WorkerId>,
+    /// Why.
+    pub error: MemoryError,
+}
+
+impl DomainError {
+    /// What is wrong with that worker, or what it says.
+    pub(super) const fn of(worker: WorkerId, error: MemoryError) -> Self {
+        let names_it = matches!(error, MemoryError::WorkerUnknown { .. } | MemoryError::NotAChip { .. });
+        Self { chip: if names_it { None } else { Some(worker) }, error }
+    }
+
+    /// The frozen number, name and fault.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.error.code()
+    }
+}
+
+impl From<MemoryError> for DomainError {
+    /// Of no chip.
+    fn from(error: MemoryError) -> Self {
+        Self { chip: None, error }
+    }
+}
+
+impl fmt::Display for DomainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.chip {
+            Some(WorkerId(index)) => write!(f, "worker number {index}: {}", self.error),
+            None => self.error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DomainError {}

@@ -36,7 +36,7 @@ pub use error::{SpawnError, SubmitError, WaitError};
 pub use failure::Failure;
 pub use kernel::{HostArgument, KernelError, Kernels};
 pub use memory::DeviceBuffer;
-pub use memory_error::MemoryError;
+pub use memory_error::{DomainError, MemoryError};
 pub use records::DeviceNameError;
 pub use reply::{Completion, KeptImport, Reply, TaskFailure, WorkerId};
 pub use wait::DEFAULT_SPIN;

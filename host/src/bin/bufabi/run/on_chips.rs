@@ -8,7 +8,7 @@ use bufabi_host::device::memory::WindowPart;
 use bufabi_host::memory::Mapping;
 use bufabi_host::sys::event::deadline;
 use bufabi_host::vmm::Admission;
-use bufabi_host::worker::{DeviceBuffer, Domain, MemoryError, WorkerId, Workers};
+use bufabi_host::worker::{DeviceBuffer, Domain, DomainError, MemoryError, WorkerId, Workers};
 
 use super::interrupt::Interrupt;
 use crate::failure::Failure;
@@ -130,8 +130,9 @@ impl Chips<'_> {
             let chips: Vec<WorkerId> = members.iter().map(|&(chip, _)| chip).collect();
             let first = members.first().and_then(|(_, places)| places.first().copied()).unwrap_or(0);
             let domain = self.workers.create_domain(&chips, &parts, deadline(self.limit));
-            let domain =
-                domain.map_err(|error| self.not_to_be_had(error).at(&format!("buffers[{first}]")))?;
+            let domain = domain.map_err(|error| {
+                self.not_to_be_had(self.with_chip(error)).at(&format!("buffers[{first}]"))
+            })?;
             for ((_, places), window) in members.iter().zip(domain.windows()) {
                 for (&place, &buffer) in places.iter().zip(window) {
                     if let Some(place) = made.get_mut(place) {
@@ -196,7 +197,7 @@ impl Chips<'_> {
     }
 
     /// A buffer cannot be made: the file asks for nothing that is not legal, so the machine lacks something, of whatever kind it is.
-    fn not_to_be_had(&self, error: MemoryError) -> Failure {
+    fn not_to_be_had(&self, error: impl ToString) -> Failure {
         self.interrupt.check().err().unwrap_or_else(|| Failure::machine(error))
     }
 
@@ -208,7 +209,17 @@ impl Chips<'_> {
 
     /// Gives the windows of a domain back to their chips.
     pub(super) fn free_domain(&mut self, domain: &Domain) -> Result<(), Failure> {
-        self.workers.free_domain(domain, deadline(self.limit)).map_err(|error| self.refused(error))
+        self.workers.free_domain(domain, deadline(self.limit)).map_err(|error| {
+            let failure = || Failure::of_fault(error.code().fault(), self.with_chip(error.clone()));
+            self.interrupt.check().err().unwrap_or_else(failure)
+        })
+    }
+
+    /// What a chip of a domain says, behind its path.
+    fn with_chip(&self, error: DomainError) -> String {
+        let DomainError { chip, error } = error;
+        let path = chip.and_then(|chip| self.workers.name(chip));
+        path.map_or_else(|| error.to_string(), |path| format!("{path}: {error}"))
     }
 }
 
