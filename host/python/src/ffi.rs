@@ -13,6 +13,7 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::guarded::DroppedBehind;
 use crate::mapped_arg::{Layout, Reach};
 
 /// The memory of anything that has the buffer protocol and is C-contiguous, and whether it is read-only. The object is kept.
@@ -28,7 +29,10 @@ pub(crate) fn memory_of(memory: &Bound<'_, PyAny>) -> PyResult<(Mapping, bool)> 
     // SAFETY: the exporter keeps the `nbytes` bytes from `base` on in place as long as `buffer` holds them, for stores unless it
     // says that they are read-only. A fork has the same memory, and never drops what a region of its parent keeps. No Rust
     // reference to them exists: they are an object's of Python.
-    Ok((unsafe { Mapping::of_memory(base, nbytes, access, Box::new(buffer)) }, is_read_only))
+    Ok((
+        unsafe { Mapping::of_memory(base, nbytes, access, Box::new(DroppedBehind::new(buffer))) },
+        is_read_only,
+    ))
 }
 
 /// Fills a request for the buffer of `exporter`, whose elements lie as `layout` says at `reach`'s address.

@@ -155,6 +155,36 @@ assert seen == [True], seen
     )
 
 
+def test_the_memory_of_a_buffer_that_was_lost_may_ask_the_worker_when_its_last_task_ends() -> None:
+    ends(
+        """
+import time
+class Memory(bytearray):
+    def __del__(self):
+        seen.append(repr(worker))
+
+seen, worker = [], Worker(3, subs=1)
+
+@worker.register
+def slow(args):
+    time.sleep(0.5)
+
+buffer = wrap_fork_inherited(Memory(4096))
+worker.start()
+
+def orchestration(orchestrator):
+    global buffer
+    orchestrator.submit_sub(slow, args_of((buffer.tensor([4], F32), Tag.INPUT)))
+    del buffer
+    assert not seen, "a task names it"
+
+worker.run(orchestration)
+assert seen == ["Worker(level=3, started)"], seen
+worker.close()
+"""
+    )
+
+
 def test_what_runs_around_a_fork_sees_a_worker_that_is_being_started() -> None:
     ends(
         """
