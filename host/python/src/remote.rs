@@ -51,7 +51,8 @@ impl<'a, 'py> Carrier<'a, 'py> {
 
     fn keep<R>(&self, called: PyResult<R>) -> Result<R, TransportError> {
         called.map_err(|error| {
-            *self.raised.borrow_mut() = Some(error);
+            // What it raised before, if it did, is dropped where nothing is borrowed.
+            drop(self.raised.replace(Some(error)));
             TransportError::Unreachable
         })
     }
