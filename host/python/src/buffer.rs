@@ -10,7 +10,7 @@ use bufabi_host::memory::{InheritedRegion, Sharing};
 use bufabi_host::owner::{Buffer, Endpoint, ReleaseError, Wrapped};
 use bufabi_host::sys::memory_map::is_shared;
 use bufabi_host::vmm::Shareable;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
@@ -213,6 +213,15 @@ impl PyBuffer {
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
         self.held.with(py, |held| matches!(held, Held::Closed))
+    }
+
+    /// Refuses: an array of it is one of `mapped()`, since it alone says what elements there are. A TypeError.
+    #[pyo3(signature = (dtype = None, copy = None))]
+    fn __array__(&self, dtype: Option<&Bound<'_, PyAny>>, copy: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let (_, _) = (dtype, copy);
+        Err(PyTypeError::new_err(
+            "a Buffer is no array: mapped(shapes, dtype) gives a view, whose numpy() is one",
+        ))
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {

@@ -66,7 +66,7 @@ fn told(py: Python<'_>, function: &Py<PyAny>, error: &PyErr) -> Failure {
 }
 
 /// A function's own name, or that of its type.
-fn name_of(py: Python<'_>, function: &Py<PyAny>) -> String {
+pub(crate) fn name_of(py: Python<'_>, function: &Py<PyAny>) -> String {
     let function = function.bind(py);
     let name = function.getattr("__name__").or_else(|_| function.get_type().getattr("__name__"));
     name.map_or_else(|_| "a function".to_owned(), |name| name.to_string())

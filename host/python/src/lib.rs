@@ -31,6 +31,7 @@ mod sidecar;
 mod started;
 mod task_args;
 mod tensor;
+mod told;
 mod tracked_task;
 mod tracker;
 mod tree;
@@ -67,6 +68,7 @@ fn _bufabi(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let message = "bufabi does not serve subinterpreters: objects of one would reach another through this process's tables";
         return Err(PyImportError::new_err(message));
     }
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Value::<AddressSpace>::add(module)?;
     Value::<Access>::add(module)?;
     Value::<BackendKind>::add(module)?;

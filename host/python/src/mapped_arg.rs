@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bufabi_core::view::MAX_NDIMS;
 use bufabi_core::{Access, DType, View, ViewError};
 use bufabi_host::memory::Mapping;
-use pyo3::exceptions::{PyBufferError, PyIndexError};
+use pyo3::exceptions::{PyBufferError, PyIndexError, PyModuleNotFoundError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
@@ -192,17 +192,25 @@ impl PyMappedArg {
     /// ImportError, and `torch()` may still do.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        let array = py.import("numpy")?.call_method1("asarray", (slf,))?;
+        let array =
+            needed(py, "numpy", "numpy() needs it; memoryview may do")?.call_method1("asarray", (slf,))?;
         match ml_dtype(slf.get().reach.view.dtype()) {
             None => Ok(array),
-            Some(name) => array.call_method1("view", (py.import("ml_dtypes")?.getattr(name)?,)),
+            Some(name) => {
+                let types = needed(
+                    py,
+                    "ml_dtypes",
+                    "numpy() of this type needs it; numpy.asarray gives its bytes, and torch() may do",
+                )?;
+                array.call_method1("view", (types.getattr(name)?,))
+            }
         }
     }
 
     /// A tensor of torch over it; an ImportError if that is not installed. torch knows no memory that is read-only: do not store in one of
     /// those.
     fn torch<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.py().import("torch")?.call_method1("from_dlpack", (slf,))
+        needed(slf.py(), "torch", "torch() needs it; numpy() may do")?.call_method1("from_dlpack", (slf,))
     }
 
     /// How numpy and others find it: NumPy's array interface, version 3.
@@ -273,6 +281,17 @@ impl PyMappedArg {
             self.reach.access
         )
     }
+}
+
+/// A package that need not be there.
+fn needed<'py>(py: Python<'py>, name: &str, what_for: &str) -> PyResult<Bound<'py, PyModule>> {
+    py.import(name).map_err(|error| {
+        if error.is_instance_of::<PyModuleNotFoundError>(py) {
+            // It may be another's that is missing: what was looked for is said first.
+            return PyModuleNotFoundError::new_err(format!("{}: {what_for}", error.value(py)));
+        }
+        error
+    })
 }
 
 /// A type's name in the array interface. Those that numpy does not have are bytes of their size there, as those of ml_dtypes are.

@@ -2,18 +2,21 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bufabi_core::{DType, Tag};
+use bufabi_core::{Code, DType, Tag};
 use bufabi_host::kernels::{Call, Kernel};
 use bufabi_host::orchestrator::Member;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::error::with_rule;
+use crate::functions::name_of;
 use crate::number::{Numbers, Value};
 use crate::refusal::Refusal;
 use crate::started::Started;
 use crate::task_args::PyTaskArgs;
 use crate::tensor::PyTensor;
+use crate::told::refused;
 use crate::tree::{LeafKind, Named};
 use crate::worker::PyWorker;
 
@@ -74,7 +77,10 @@ impl PyOrchestrator {
         self.with(py, |started| {
             let mut placed: Vec<Member<'_>> = Vec::with_capacity(members.len());
             for (&(tensors, tags, scalars), named) in members.iter().zip(&named) {
-                let worker = started.leaves.find(started.orchestrator.workers(), kind, named)?;
+                let worker = match started.home(kind, named, tensors) {
+                    Some(chip) => chip,
+                    None => started.leaves.find(started.orchestrator.workers(), kind, named)?,
+                };
                 let kernel = match &what {
                     // Tags do not travel: adding to what the output holds is another kernel.
                     What::Kernel(kernel) => {
@@ -84,16 +90,18 @@ impl PyOrchestrator {
                 };
                 placed.push(Member { worker, kernel, tensors, tags, scalars });
             }
-            Ok(started.orchestrator.submit(&placed)?.0)
+            let submitted = started.orchestrator.submit(&placed);
+            let task = submitted.map_err(|error| refused(started.orchestrator.workers(), &placed, error))?;
+            started.placed.insert(task.0, placed.iter().map(|member| member.worker).collect());
+            Ok(task.0)
         })
     }
 
     /// A kernel by its name, or a function that was registered.
     fn what(&self, py: Python<'_>, kind: LeafKind, what: &Bound<'_, PyAny>) -> PyResult<What> {
         if let Ok(name) = what.extract::<&str>() {
-            let kernel = Kernel::from_name(name).map(What::Kernel);
-            return kernel
-                .ok_or_else(|| PyKeyError::new_err(format!("kernel_unknown: there is no kernel {name:?}")));
+            return Kernel::from_name(name)
+                .map_or_else(|| self.function(py, kind, name), |kernel| Ok(What::Kernel(kernel)));
         }
         if kind == LeafKind::Chip {
             return Err(PyTypeError::new_err(format!(
@@ -105,6 +113,31 @@ impl PyOrchestrator {
             let message = format!("{what} was not registered before the workers were forked");
             PyKeyError::new_err(message)
         })
+    }
+}
+
+impl PyOrchestrator {
+    /// A function that was registered, by its name: what is no kernel's name may be one's.
+    #[cold]
+    fn function(&self, py: Python<'_>, kind: LeafKind, name: &str) -> PyResult<What> {
+        let mut message =
+            format!("there is no kernel {name:?} among {}", Kernel::ALL.map(Kernel::name).join(", "));
+        if kind == LeafKind::Sub {
+            let functions = self.worker.get().functions(py);
+            let names = functions.iter().map(|function| name_of(py, function)).collect::<Vec<_>>();
+            let mut named = (0..).zip(&names).filter(|(_, known)| *known == name).map(|(place, _)| place);
+            match (named.next(), named.next()) {
+                (Some(place), None) => return Ok(What::Function(place)),
+                (Some(_), Some(_)) => {
+                    message = format!("several registered functions are named {name:?}: give the one itself")
+                }
+                (None, _) if names.is_empty() => message.push_str(", and no function is registered"),
+                (None, _) => {
+                    message = format!("{message}, and no registered function among {}", names.join(", "))
+                }
+            }
+        }
+        Err(with_rule(Code::KernelUnknown, &message, PyKeyError::new_err))
     }
 }
 
@@ -120,8 +153,8 @@ const UNKNOWN: Refusal = Refusal::Runtime("the function was registered while the
 
 #[pymethods]
 impl PyOrchestrator {
-    /// Submits a task for a chip: a kernel by its name. The chip is named by its place among the chips, or by its path, and else they
-    /// take turns. The task's number comes back.
+    /// Submits a task for a chip: a kernel by its name. The chip is named by its place among the chips, or by its path. Else it is the one
+    /// whose own memory the task names, if it names any, and they take turns if not. The task's number comes back.
     ///
     /// A KeyError if there is no such kernel or chip; a ValueError if the arguments break a rule; a RuntimeError when the run's function has
     /// returned.
@@ -136,7 +169,7 @@ impl PyOrchestrator {
         self.submit(py, LeafKind::Chip, kernel, &[args], worker.as_ref().map(core::slice::from_ref))
     }
 
-    /// Submits a task for a sub-worker: a function that was registered, or a kernel by its name. The sub-worker is named as a chip is, and
+    /// Submits a task for a sub-worker: a function that was registered, or its name, or a kernel by its. The sub-worker is named as a chip is, and
     /// the errors are those of `submit_next_level`; a function that was not registered is a KeyError.
     #[pyo3(signature = (function, args, worker = None))]
     fn submit_sub(

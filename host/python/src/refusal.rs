@@ -1,7 +1,7 @@
 //! Why something was refused, before it is an exception: those are made where nothing is locked.
 
 use bufabi_core::Code;
-use pyo3::exceptions::{PyBufferError, PyKeyError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::{Coded, raise};
@@ -11,8 +11,6 @@ use crate::error::{Coded, raise};
 pub(crate) enum Refusal {
     /// A rule with a frozen number.
     Rule(Code, String),
-    /// A KeyError.
-    Key(String),
     /// A ValueError.
     Value(&'static str),
     /// A RuntimeError.
@@ -33,7 +31,6 @@ impl From<Refusal> for PyErr {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Rule(code, message) => raise(code, &message),
-            Refusal::Key(message) => PyKeyError::new_err(message),
             Refusal::Value(message) => PyValueError::new_err(message),
             Refusal::Runtime(message) => PyRuntimeError::new_err(message),
             Refusal::InUse(message) => PyBufferError::new_err(message),

@@ -11,13 +11,19 @@ use pyo3::types::PyTuple;
 pub(crate) struct PyTaskReport {
     task: TaskId,
     member: usize,
+    worker: String,
     reply: Reply,
 }
 
 impl PyTaskReport {
-    /// One for each member.
-    pub(crate) fn of_replies(task: TaskId, replies: Vec<Reply>) -> impl Iterator<Item = Self> {
-        replies.into_iter().enumerate().map(move |(member, reply)| Self { task, member, reply })
+    /// One for each member, which ran at those paths.
+    pub(crate) fn of_replies<'a>(
+        task: TaskId,
+        replies: Vec<Reply>,
+        paths: impl Iterator<Item = &'a str>,
+    ) -> impl Iterator<Item = Self> {
+        let placed = replies.into_iter().zip(paths).enumerate();
+        placed.map(move |(member, (reply, path))| Self { task, member, worker: path.to_owned(), reply })
     }
 }
 
@@ -33,6 +39,12 @@ impl PyTaskReport {
     #[getter]
     const fn member(&self) -> usize {
         self.member
+    }
+
+    /// The path of the worker that ran it.
+    #[getter]
+    fn worker(&self) -> &str {
+        &self.worker
     }
 
     /// How each argument was resolved: "mapped now", "already mapped", "inherited", or "own" where its owner uses it.
@@ -60,10 +72,14 @@ impl PyTaskReport {
     }
 
     fn __repr__(&self) -> String {
-        let Self { task, member, reply } = self;
+        let Self { task, member, worker, reply } = self;
+        let resolutions = reply.resolutions.iter().copied().map(resolution_name).collect::<Vec<_>>();
         format!(
-            "TaskReport(task={}, member={member}, bytes_copied={}, hops={})",
-            task.0, reply.bytes_copied, reply.hops
+            "TaskReport(task={}, member={member}, worker={worker:?}, resolutions={resolutions:?}, bytes_copied={}, seconds={:.6}, hops={})",
+            task.0,
+            reply.bytes_copied,
+            reply.duration.as_secs_f64(),
+            reply.hops
         )
     }
 }

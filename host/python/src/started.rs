@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
+use bufabi_core::wire::backend::BackendKind;
 use bufabi_core::{Code, DType, Identity, OwnerInstanceId, Tensor};
 use bufabi_host::device::memory::WindowPart;
 use bufabi_host::heap::ForkHeap;
@@ -20,6 +21,7 @@ use crate::functions::{FIRST_FUNCTION, Functions, flush};
 use crate::number::Numbers;
 use crate::refusal::Refusal;
 use crate::report::PyTaskReport;
+use crate::told::path;
 use crate::tree::{LeafKind, Leaves, Named, Tree};
 
 /// How long workers that have nothing to do may take to end.
@@ -80,6 +82,8 @@ pub(crate) struct Started {
     /// What was named before the fork, and what was allocated outside of runs.
     pub(crate) named: Vec<PyBuffer>,
     pub(crate) allocated: Vec<Buffer>,
+    /// Where the members of each task of a run are, until they are reported.
+    pub(crate) placed: HashMap<u64, Vec<WorkerId>>,
     /// Which chip is whose: those that were asked for memory.
     owners: HashMap<OwnerInstanceId, WorkerId>,
 }
@@ -123,6 +127,7 @@ impl Started {
             is_running: false,
             named: Vec::new(),
             allocated: Vec::new(),
+            placed: HashMap::new(),
             owners: HashMap::new(),
         })
     }
@@ -186,6 +191,9 @@ impl Started {
         parts: &[WindowPart],
         until: Instant,
     ) -> Result<Domain, Refusal> {
+        if chips.is_empty() {
+            return Err(Refusal::Value("workers: a domain is of one chip at least"));
+        }
         let workers = self.orchestrator.workers_mut();
         let domain = workers.create_domain(chips, parts, until);
         let domain = domain.map_err(|error| of_domain(workers, &error))?;
@@ -199,6 +207,19 @@ impl Started {
     pub(crate) fn free_domain(&mut self, domain: &Domain, until: Instant) -> Result<(), Refusal> {
         let workers = self.orchestrator.workers_mut();
         workers.free_domain(domain, until).map_err(|error| of_domain(workers, &error))
+    }
+
+    /// The chip that alone can run a task of those tensors: whoever names nobody means the one whose own memory the task names.
+    pub(crate) fn home(&self, kind: LeafKind, named: &Named, tensors: &[Tensor]) -> Option<WorkerId> {
+        if kind != LeafKind::Chip || !matches!(named, Named::Nobody) {
+            return None;
+        }
+        let is_own = |kind| matches!(kind, BackendKind::DeviceMalloc | BackendKind::VmmWindow);
+        let mut descriptors = tensors.iter().map(Tensor::descriptor);
+        descriptors.find_map(|descriptor| {
+            let owner = descriptor.identity().owner_instance_id();
+            is_own(descriptor.backend_kind()).then(|| self.owners.get(&owner).copied()).flatten()
+        })
     }
 
     /// The chip that owns device memory. Who asks for something that is on none asks the first one, which says what it knows of it.
@@ -244,6 +265,7 @@ impl Started {
     /// What came of a run that is over, and the next one can begin.
     pub(crate) fn ended(&mut self, cause: Option<Cause>) -> Ended {
         let reports = self.reports();
+        self.placed.clear();
         self.scopes.clear();
         self.is_running = false;
         let failure = cause.map(|cause| Failed {
@@ -261,7 +283,11 @@ impl Started {
         // What is over is told of without waiting.
         while let Ok(finished) = self.orchestrator.wait(Instant::now()) {
             match finished.outcome {
-                Ok(replies) => reports.extend(PyTaskReport::of_replies(finished.task, replies)),
+                Ok(replies) => {
+                    let (placed, workers) = (self.placed.get(&finished.task.0), self.orchestrator.workers());
+                    let paths = placed.into_iter().flatten().map(|&worker| path(workers, worker));
+                    reports.extend(PyTaskReport::of_replies(finished.task, replies, paths));
+                }
                 Err(TaskFailed::Own(_) | TaskFailed::Poisoned(_)) => {}
             }
         }

@@ -1,5 +1,6 @@
 //! The workers below a Python program: which there are, and how one is named.
 
+use bufabi_core::Code;
 use bufabi_host::device::DeviceKind;
 use bufabi_host::worker::{WorkerId, WorkerKind, WorkerSpec, Workers};
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
@@ -81,6 +82,9 @@ pub(crate) fn too_many() -> PyErr {
     PyValueError::new_err(format!("a worker has up to {MOST} chips, sub-workers and children each"))
 }
 
+/// Names of workers that a refusal lists.
+const TOLD: usize = 16;
+
 /// The leaves of a started tree, by what they are.
 #[derive(Debug)]
 pub(crate) struct Leaves {
@@ -156,7 +160,13 @@ impl Leaves {
             LeafKind::Sub => (&self.subs, &mut self.next_sub, "sub-worker"),
         };
         let nobody = |named: &dyn core::fmt::Display| {
-            Refusal::Key(format!("worker_unknown: there is no {what} {named} among {}", of_kind.len()))
+            let known = of_kind.iter().take(TOLD).filter_map(|&worker| workers.name(worker));
+            let (known, more) = (known.collect::<Vec<_>>(), if of_kind.len() > TOLD { ", ..." } else { "" });
+            let list = if known.is_empty() { String::new() } else { format!(": {}{more}", known.join(", ")) };
+            Refusal::Rule(
+                Code::WorkerUnknown,
+                format!("there is no {what} {named} among {}{list}", of_kind.len()),
+            )
         };
         match named {
             Named::Nobody => {

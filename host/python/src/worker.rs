@@ -495,7 +495,7 @@ impl PyWorker {
 
 impl PyWorker {
     /// What was registered so far.
-    fn functions(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+    pub(crate) fn functions(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
         // Taken out and put back: a reference to each is made where nothing is locked, and no Python runs in between.
         let known = self.functions.with(py, core::mem::take);
         let functions = known.iter().map(|function| function.clone_ref(py)).collect();

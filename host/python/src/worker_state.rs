@@ -12,6 +12,7 @@ use crate::buffer::PyBuffer;
 use crate::error::{failed, raise};
 use crate::refusal::Refusal;
 use crate::started::{Ended, Started};
+use crate::told::late;
 use crate::worker::PyWorker;
 
 /// How long a wait goes on before Python may handle a signal.
@@ -133,7 +134,9 @@ impl PyWorker {
                         signals = in_a(SIGNALS);
                     }
                     if until.is_some_and(|until| until <= Instant::now()) {
-                        return Err(failed(&error));
+                        let told =
+                            self.with_started(py, |started| Ok(late(started.orchestrator.workers(), error)))?;
+                        return Err(raise(Code::TimedOut, &told));
                     }
                 }
                 Err(error) => return Err(failed(&error)),

@@ -47,6 +47,7 @@ from ._bufabi import (
     Tracker,
     TrackerPolicy,
     Worker,
+    __version__ as __version__,
     bytes_copied,
     covers,
     create_host_shared_buffer,

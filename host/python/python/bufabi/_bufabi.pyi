@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from types import TracebackType
-from typing import Any, Self, SupportsFloat, SupportsIndex, TypeAlias, final, overload
+from typing import Any, Never, Self, SupportsFloat, SupportsIndex, TypeAlias, final, overload
 
 from typing_extensions import Buffer as _Bytes
 
@@ -198,6 +198,7 @@ class Buffer:
     def nbytes(self) -> int: ...
     @property
     def closed(self) -> bool: ...
+    def __array__(self, dtype: object = None, copy: object = None) -> Never: ...
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
@@ -396,6 +397,8 @@ class ImportRegistry:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
+
+__version__: str
 
 def bytes_copied() -> int: ...
 def covers(first: Tensor, second: Tensor) -> bool: ...
