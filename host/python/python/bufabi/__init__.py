@@ -47,7 +47,6 @@ from ._bufabi import (
     Tracker,
     TrackerPolicy,
     Worker,
-    __version__ as __version__,
     bytes_copied,
     covers,
     create_host_shared_buffer,
@@ -68,6 +67,9 @@ from ._bufabi import (
     wrap_vmm_shareable,
     wrap_vmm_window,
     write_blob,
+)
+from ._bufabi import (
+    __version__ as __version__,
 )
 from ._transport import Transport
 
