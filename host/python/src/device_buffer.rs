@@ -20,7 +20,8 @@ impl PyDeviceBuffer {
     /// A view as a task argument: `shapes` elements of each of 1 to 5 dimensions, row-major from `byte_offset` bytes on unless `strides`
     /// says how many elements lie from one index to the next.
     ///
-    /// A view that is not legal or leaves the buffer is a ValueError.
+    /// A view that is not legal or leaves the buffer is a ValueError. One of memory that was freed is refused when a task with it is
+    /// submitted, and not before.
     #[pyo3(signature = (shapes, dtype, strides = None, byte_offset = 0))]
     fn tensor(
         &self,

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::identity::{PyIdentity, hash_of_text};
-use crate::number::Value;
+use crate::number::{Enumeration, Value};
 
 /// A task waits for another, and why.
 #[pyclass(frozen, eq, name = "Edge", module = "bufabi")]
@@ -66,6 +66,8 @@ impl PyEdge {
 
     fn __repr__(&self) -> String {
         let Self { before, hazard, identity, byte, argument } = self;
+        let named = Hazard::all().into_iter().find(|(_, number)| *number == hazard.number());
+        let hazard = named.map_or("", |(name, _)| name);
         format!("Edge({hazard} on task {before}, argument {argument}, {identity}, byte {byte})")
     }
 }
@@ -122,6 +124,7 @@ impl PyTrackedTask {
     }
 
     fn __repr__(&self) -> String {
-        format!("TrackedTask({}, {} edges)", self.number(), self.all_edges().len())
+        let edges = self.all_edges().len();
+        format!("TrackedTask({}, {edges} edge{})", self.number(), if edges == 1 { "" } else { "s" })
     }
 }
