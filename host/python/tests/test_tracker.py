@@ -101,7 +101,8 @@ def test_an_edge_says_why_it_exists() -> None:
     assert (war.before, war.hazard, war.byte) == (41, Hazard.WRITE_AFTER_READ, 24)
     assert raw.identity == IDENTITY
     assert (last.number, repr(last)) == (42, "TrackedTask(42, 3 edges)")
-    assert repr(raw) == f"Edge(READ_AFTER_WRITE on task 40, argument 1, {IDENTITY.owner_instance_id.hex()}:7.3, byte 24)"
+    name = f"{IDENTITY.owner_instance_id.hex()}:7.3"
+    assert repr(raw) == f"Edge(READ_AFTER_WRITE on task 40, argument 1, {name}, byte 24)"
     again = Tracker()
     again.submit(args_of((0, 64, Tag.OUTPUT)), task=40)
     again.submit(args_of((16, 16, Tag.INPUT)), task=41)

@@ -1,5 +1,7 @@
 """What somebody who begins with the package meets first: names that are wrong, kinds that are wrong, and what is told of a run."""
 
+import sys
+
 import bufabi
 import numpy as np
 import pytest
@@ -99,4 +101,32 @@ raises(OSError, "worker_died: task", lambda: worker.run(lambda o: o.submit_sub(e
 raises(OSError, "worker_died: sub1: process ", lambda: worker.run(lambda o: o.submit_sub(ends, TaskArgs(), 1), 60))
 raises(TimeoutError, "timed_out: sub0 did not finish task ", lambda: worker.run(lambda o: o.submit_sub(waits, TaskArgs(), 0), 0.2))
 worker.close()
+""")
+
+
+@pytest.mark.parametrize(
+    ("package", "words", "ask"),
+    [
+        ("ml_dtypes", "numpy\\(\\) of this type needs it; numpy.asarray gives its bytes", lambda arg: arg.numpy()),
+        ("torch", "torch\\(\\) needs it; numpy\\(\\) may do", lambda arg: arg.torch()),
+        ("numpy", "numpy\\(\\) needs it; memoryview may do", lambda arg: arg.numpy()),
+    ],
+)
+def test_a_package_that_is_not_there_is_named_with_a_way_out(make, monkeypatch, package, words, ask) -> None:
+    arg = make(16).mapped([4], DataType.BFLOAT16)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError, match=f"{package}.*: {words}"):
+        ask(arg)
+    del arg
+
+
+def test_memory_that_was_freed_is_refused_when_a_task_names_it() -> None:
+    program("""
+with Worker(3, chips=1) as worker:
+    memory = worker.malloc(16)
+    args = args_of((memory.tensor([4], F32), Tag.OUTPUT), scalars=(0,))
+    worker.run(lambda o: o.submit_next_level("fill", args), 60)
+    worker.free(memory)
+    again = args_of((memory.tensor([4], F32), Tag.OUTPUT), scalars=(0,))
+    raises(ValueError, "device_not_live: ", lambda: worker.run(lambda o: o.submit_next_level("fill", again), 60))
 """)
