@@ -61,8 +61,9 @@ const HOST: Header = Header {
  * Out-parameters come last and are written on success alone, unless it says otherwise. A pointer that is NULL, misaligned, or
  * shares bytes with another of which one is written gets a status, as does a handle that is none any more, or of something else.
  *
- * Any thread may call any function. Calls on one tracker, or on one task's arguments, wait for each other; all others run side by
- * side. Nothing unwinds out of a function, and no function that is given to one may. */
+ * Any thread may call any function. Calls on one tracker, one task's arguments, one orchestrator, one region or one buffer wait for each
+ * other, also for one that waits for something else; calls on one end of a queue for a try of each other, and never for a wait. All
+ * others run side by side. Nothing unwinds out of a function, and no function that is given to one may. */
 ",
     names: &[
         ("ABI_VERSION", "BUFABI_ABI_VERSION"),

@@ -105,6 +105,13 @@ where
         }
     }
 
+    /// What to look at for a message after a try that found none, for whoever waits without keeping the end to himself.
+    #[inline]
+    pub fn message_watch(&self) -> Watch {
+        let sleep_flag = Some(S::Receives::CONSUMER_SLEEPS);
+        Watch { counter: S::Receives::TAIL, seen: low(self.consumer.tail()), sleep_flag }
+    }
+
     /// Tries until something else comes of it than that no message is there, or the limit is over.
     #[inline]
     pub(super) fn receive_within<T>(
@@ -121,10 +128,7 @@ where
         loop {
             match attempt(self) {
                 Err(ReceiveError::Empty) => {
-                    let seen = low(self.consumer.tail());
-                    let sleep_flag = Some(S::Receives::CONSUMER_SLEEPS);
-                    let watch = Watch { counter: S::Receives::TAIL, seen, sleep_flag };
-                    if !patience.again(clock, watch) {
+                    if !patience.again(clock, self.message_watch()) {
                         return Err(ReceiveError::TimedOut);
                     }
                 }

@@ -221,6 +221,13 @@ where
         Ok(())
     }
 
+    /// What to look at for room after a try that found none, for whoever waits without keeping the end to himself.
+    #[inline]
+    pub fn room_watch(&self) -> Watch {
+        let sleep_flag = Some(S::Sends::PRODUCER_SLEEPS);
+        Watch { counter: S::Sends::HEAD, seen: low(self.producer.freed()), sleep_flag }
+    }
+
     /// Tries until something else comes of it than a lack of room, or the limit is over.
     #[inline]
     pub(super) fn send_within<T>(
@@ -237,10 +244,7 @@ where
         loop {
             match attempt(self) {
                 Err(SendError::Full(full)) => {
-                    let seen = low(self.producer.freed());
-                    let sleep_flag = Some(S::Sends::PRODUCER_SLEEPS);
-                    let watch = Watch { counter: S::Sends::HEAD, seen, sleep_flag };
-                    if !patience.again(clock, watch) {
+                    if !patience.again(clock, self.room_watch()) {
                         return Err(SendError::TimedOut(full));
                     }
                 }

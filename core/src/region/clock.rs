@@ -29,18 +29,21 @@ pub trait Clock {
 ///
 /// It counts nanoseconds in 64 bits, 584 years: the arithmetic of [`Duration`] has a path to a panic, which a compiler does not
 /// always see to be closed.
-pub(crate) struct Patience {
+#[derive(Debug)]
+pub struct Patience {
     limit: u64,
     deadline: Option<u64>,
 }
 
 impl Patience {
-    pub(crate) const fn new(limit: Duration) -> Self {
+    /// That much patience, counted from the first look that found nothing.
+    #[must_use]
+    pub const fn new(limit: Duration) -> Self {
         Self { limit: nanoseconds(limit), deadline: None }
     }
 
     /// Lets time pass and asks for another look; `false` when the limit is over.
-    pub(crate) fn again(&mut self, clock: &mut impl Clock, watch: Watch) -> bool {
+    pub fn again(&mut self, clock: &mut impl Clock, watch: Watch) -> bool {
         if self.limit == 0 {
             return false;
         }

@@ -11,8 +11,7 @@ mod parts;
 mod view;
 
 pub use access::{AccessError, Place, RegionAccess};
-pub(crate) use clock::Patience;
-pub use clock::{Clock, Watch};
+pub use clock::{Clock, Patience, Watch};
 pub use counters::{Comparison, Notification, Region, RegionError, Seen};
 pub use parts::{PartsError, RegionParts};
 pub(crate) use view::Version;

@@ -4,8 +4,9 @@
  * Out-parameters come last and are written on success alone, unless it says otherwise. A pointer that is NULL, misaligned, or
  * shares bytes with another of which one is written gets a status, as does a handle that is none any more, or of something else.
  *
- * Any thread may call any function. Calls on one tracker, or on one task's arguments, wait for each other; all others run side by
- * side. Nothing unwinds out of a function, and no function that is given to one may. */
+ * Any thread may call any function. Calls on one tracker, one task's arguments, one orchestrator, one region or one buffer wait for each
+ * other, also for one that waits for something else; calls on one end of a queue for a try of each other, and never for a wait. All
+ * others run side by side. Nothing unwinds out of a function, and no function that is given to one may. */
 
 #ifndef BUFABI_H
 #define BUFABI_H
@@ -1444,7 +1445,8 @@ bufabi_status_t bufabi_queue_attach(struct bufabi_region_t region,
                                     struct bufabi_queue_t *queue);
 
 /**
- * Detaches, whatever happened. The region stays.
+ * Detaches, whatever happened. The region stays. A call that waits in another thread ends at its limit; `bufabi_queue_abort` before ends
+ * it at once.
  */
 bufabi_status_t bufabi_queue_detach(struct bufabi_queue_t queue);
 
@@ -1553,7 +1555,8 @@ bufabi_status_t bufabi_queue_cancel(struct bufabi_queue_t queue,
                                     uint64_t number);
 
 /**
- * Gives up: the task sees it, and every later call but `bufabi_queue_detach` is refused as `queue_aborted`.
+ * Gives up: the task sees it, and every later call but `bufabi_queue_detach` is refused as `queue_aborted`, as is, within about a
+ * millisecond, one that waits in another thread.
  */
 bufabi_status_t bufabi_queue_abort(struct bufabi_queue_t queue);
 

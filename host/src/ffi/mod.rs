@@ -7,8 +7,10 @@
 //! can check is left to the caller and stated beside the function: that a pointer's bytes are there, and that nobody
 //! writes them during the call.
 //!
-//! Any thread may call any function. Calls on one tracker, one task's arguments, one orchestrator, one region, one end of a queue or one
-//! buffer wait for each other, also for one that waits for something else; all others run side by side. Releasing what another thread is using is safe: that call ends first, and what it used goes with it.
+//! Any thread may call any function. Calls on one tracker, one task's arguments, one orchestrator, one region or one buffer wait for each
+//! other, also for one that waits for something else; calls on one end of a queue for a try of each other, and never for a wait. All others
+//! run side by side. Releasing what another thread is using is safe: that call ends first,
+//! and what it used goes with it.
 //!
 //! Nothing unwinds into C: a panic, which would be a fault of this library, ends at the boundary as `internal`.
 

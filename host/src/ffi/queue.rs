@@ -5,8 +5,10 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bufabi_core::Code;
-use bufabi_core::queue::{AttachError, Handle, L3End, QueueLayout, QueueView, ReceiveError, SendError};
-use bufabi_core::region::{RegionAccess, RegionView};
+use bufabi_core::queue::{
+    AttachError, Handle, L3End, Message as Received, QueueLayout, QueueView, ReceiveError, SendError,
+};
+use bufabi_core::region::{Patience, RegionAccess, RegionView, Watch};
 use zerocopy::{FromBytes, Immutable};
 
 use super::boundary::{answer, noted};
@@ -44,6 +46,55 @@ fn with<T>(queue: QueueHandle, work: impl FnOnce(&mut End) -> Result<T, Code>) -
     work(&mut queue.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Tries until something else comes of it than that there is nothing to do yet, or the limit is over. Between two tries nobody keeps the
+/// end, so that another thread can send, receive or give up meanwhile, and each try sees what it did.
+fn within<T>(
+    queue: QueueHandle,
+    limit_ns: u64,
+    mut attempt: impl FnMut(&mut End) -> Result<T, Refused>,
+) -> Result<T, Code> {
+    let queue = TABLE.get(queue.token)?;
+    let mut patience = Patience::new(Duration::from_nanos(limit_ns));
+    let mut clock = None;
+    loop {
+        let mut end = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = match attempt(&mut end) {
+            Ok(done) => return Ok(done),
+            Err(refused) => refused,
+        };
+        let Some(watch) = refused.watch(&end.end) else { return Err(refused.noted()) };
+        let clock = clock.get_or_insert_with(|| end.clock.clone());
+        drop(end);
+        if !patience.again(clock, watch) {
+            return Err(refused.noted());
+        }
+    }
+}
+
+/// Why a try of a waiting call did not go through.
+enum Refused {
+    Send(SendError),
+    Receive(ReceiveError),
+}
+
+impl Refused {
+    /// What to wait for, when it may go through later.
+    fn watch(&self, end: &L3End<RegionMemory, Vec<u64>>) -> Option<Watch> {
+        match self {
+            Self::Send(SendError::TimedOut(_)) => Some(end.room_watch()),
+            Self::Receive(ReceiveError::TimedOut) => Some(end.message_watch()),
+            Self::Send(_) | Self::Receive(_) => None,
+        }
+    }
+
+    fn noted(self) -> Code {
+        match self {
+            Self::Send(error) => not_sent(error),
+            Self::Receive(error) => not_received(error),
+        }
+    }
+}
+
 fn not_sent(error: SendError) -> Code {
     noted(error.code(), &error)
 }
@@ -56,6 +107,11 @@ impl End {
     /// Where a place of PAYLOAD is mapped.
     const fn address(&self, offset: u64) -> u64 {
         if self.base == 0 { 0 } else { self.base.saturating_add(offset) }
+    }
+
+    /// The oldest output, if one is there now.
+    fn peek(&mut self) -> Result<Received, Refused> {
+        self.end.peek(Duration::ZERO, &mut self.clock).map_err(Refused::Receive)
     }
 
     /// Copies a message to C, and says how many bytes it has.
@@ -169,7 +225,8 @@ pub unsafe extern "C" fn bufabi_queue_attach(
     })
 }
 
-/// Detaches, whatever happened. The region stays.
+/// Detaches, whatever happened. The region stays. A call that waits in another thread ends at its limit; `bufabi_queue_abort` before ends
+/// it at once.
 #[unsafe(no_mangle)]
 pub extern "C" fn bufabi_queue_detach(queue: QueueHandle) -> Status {
     answer("queue_detach", || TABLE.remove(queue.token).map(drop))
@@ -193,8 +250,8 @@ pub unsafe extern "C" fn bufabi_queue_enqueue(
         // SAFETY: the caller's promise above.
         let bytes = unsafe { given_slice(bytes.cast::<u8>(), len) }?;
         let kind = self::kind(kind)?;
-        with(queue, |End { end, clock, .. }| {
-            end.enqueue(kind, bytes, Duration::from_nanos(limit_ns), clock).map_err(not_sent)
+        within(queue, limit_ns, |End { end, clock, .. }| {
+            end.enqueue(kind, bytes, Duration::ZERO, clock).map_err(Refused::Send)
         })
     })
 }
@@ -203,8 +260,8 @@ pub unsafe extern "C" fn bufabi_queue_enqueue(
 #[unsafe(no_mangle)]
 pub extern "C" fn bufabi_queue_request_stop(queue: QueueHandle, limit_ns: u64) -> Status {
     answer("queue_request_stop", || {
-        with(queue, |End { end, clock, .. }| {
-            end.request_stop(Duration::from_nanos(limit_ns), clock).map_err(not_sent)
+        within(queue, limit_ns, |End { end, clock, .. }| {
+            end.request_stop(Duration::ZERO, clock).map_err(Refused::Send)
         })
     })
 }
@@ -223,9 +280,8 @@ pub unsafe extern "C" fn bufabi_queue_peek(
     answer("queue_peek", || {
         // SAFETY: the caller's promise above.
         let out = unsafe { Out::new(message) }?;
-        with(queue, |queue| {
-            let limit = Duration::from_nanos(limit_ns);
-            let message = queue.end.peek(limit, &mut queue.clock).map_err(not_received)?;
+        within(queue, limit_ns, |queue| {
+            let message = queue.peek()?;
             out.set(described(&message, queue.address(message.place().offset)));
             Ok(())
         })
@@ -287,13 +343,13 @@ pub unsafe extern "C" fn bufabi_queue_dequeue(
         // SAFETY: the caller's promise above.
         let nbytes = unsafe { Out::new(nbytes) }?;
         apart_from(&[out.span(), what.span(), nbytes.span()], &[])?;
-        with(queue, |queue| {
-            let limit = Duration::from_nanos(limit_ns);
-            let message = queue.end.peek(limit, &mut queue.clock).map_err(not_received)?;
-            queue.read(message.handle(), &out, &nbytes)?;
-            what.set(self::opcode(message.opcode()));
-            queue.end.release(message.handle()).map_err(not_received)
-        })
+        within(queue, limit_ns, |queue| {
+            let message = queue.peek()?;
+            Ok(queue.read(message.handle(), &out, &nbytes).and_then(|()| {
+                what.set(self::opcode(message.opcode()));
+                queue.end.release(message.handle()).map_err(not_received)
+            }))
+        })?
     })
 }
 
@@ -312,9 +368,9 @@ pub unsafe extern "C" fn bufabi_queue_reserve(
     answer("queue_reserve", || {
         // SAFETY: the caller's promise above.
         let out = unsafe { Out::new(reservation) }?;
-        with(queue, |queue| {
-            let limit = Duration::from_nanos(limit_ns);
-            let reserved = queue.end.reserve(nbytes, limit, &mut queue.clock).map_err(not_sent)?;
+        within(queue, limit_ns, |queue| {
+            let reserved =
+                queue.end.reserve(nbytes, Duration::ZERO, &mut queue.clock).map_err(Refused::Send)?;
             let (number, address) = (reserved.number(), queue.address(reserved.place().offset));
             out.set(QueueReservation { number, address, nbytes });
             Ok(())
@@ -357,7 +413,8 @@ pub extern "C" fn bufabi_queue_cancel(queue: QueueHandle, number: u64) -> Status
     answer("queue_cancel", || with(queue, |queue| queue.end.cancel_reserved(number).map_err(not_sent)))
 }
 
-/// Gives up: the task sees it, and every later call but `bufabi_queue_detach` is refused as `queue_aborted`.
+/// Gives up: the task sees it, and every later call but `bufabi_queue_detach` is refused as `queue_aborted`, as is, within about a
+/// millisecond, one that waits in another thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn bufabi_queue_abort(queue: QueueHandle) -> Status {
     answer("queue_abort", || {

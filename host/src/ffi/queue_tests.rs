@@ -269,3 +269,33 @@ fn every_wait_learns_within_a_second_that_the_other_side_has_ended() {
         board.release();
     }
 }
+
+/// One thread waits for an output; meanwhile others send, look, and give up.
+#[test]
+fn a_wait_holds_up_no_other_thread_and_ends_when_one_gives_up() {
+    let board = Board::new();
+    let queue = board.queue();
+    let peek = || {
+        let mut message = Message { handle: 0, address: 0, nbytes: 0, opcode: 0 };
+        // SAFETY: the message is a local.
+        unsafe { bufabi_queue_peek(queue, u64::MAX, &raw mut message) }
+    };
+    std::thread::scope(|scope| {
+        let receivers = [scope.spawn(peek), scope.spawn(peek)];
+        std::thread::sleep(Duration::from_millis(20));
+        let start = Instant::now();
+        while enqueue(queue, QUEUE_DATA, &[], 0) == 0 {}
+        assert_eq!(enqueue(queue, QUEUE_DATA, &[], 0), Code::TimedOut.number());
+        assert_eq!(dequeue(queue, 0), Err((Code::TimedOut.number(), 0)));
+        let sender = scope.spawn(|| enqueue(queue, QUEUE_DATA, &[], u64::MAX));
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!sender.is_finished() && receivers.iter().all(|receiver| !receiver.is_finished()));
+        assert_eq!(bufabi_queue_abort(queue), 0);
+        for waiting in receivers.into_iter().chain([sender]) {
+            assert_eq!(waiting.join().unwrap(), Code::QueueAborted.number());
+        }
+        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
+    });
+    assert_eq!(bufabi_queue_detach(queue), 0);
+    board.release();
+}

@@ -2,6 +2,7 @@
 //! and longer pauses where the memory allows no such sleep.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::{Duration, Instant};
 
@@ -37,13 +38,13 @@ struct Peer {
     pid: i32,
 }
 
-/// The machine's clock, and a sleep on a region's counter.
-#[derive(Debug)]
+/// The machine's clock, and a sleep on a region's counter. Threads that wait for one side at the same time have a clone each.
+#[derive(Clone, Debug)]
 pub struct SleepingClock {
-    memory: RegionMemory,
+    memory: Arc<RegionMemory>,
     start: Instant,
     spin: Duration,
-    peer: Option<Peer>,
+    peer: Option<Arc<Peer>>,
     alive_at: Instant,
     /// What is waited for, and since when.
     waiting: Option<(Watch, Instant)>,
@@ -60,7 +61,7 @@ impl SleepingClock {
         // Who has one processor and does not know the other side's may spin in its way.
         let is_bound = only_processor(None).ok().flatten().is_some();
         Ok(Self {
-            memory: memory.another()?,
+            memory: Arc::new(memory.another()?),
             start: now,
             spin: if is_bound { Duration::ZERO } else { DEFAULT_SPIN },
             peer: None,
@@ -87,7 +88,7 @@ impl SleepingClock {
         let descriptor = peer.as_fd().try_clone_to_owned();
         let descriptor = descriptor.map_err(|error| OsError::from_io("fcntl", &error))?;
         events.add_process(descriptor.as_fd(), 0)?;
-        self.peer = Some(Peer { events, _descriptor: descriptor, pid: peer.pid() });
+        self.peer = Some(Arc::new(Peer { events, _descriptor: descriptor, pid: peer.pid() }));
         let here = only_processor(None).ok().flatten();
         let is_shared = here.is_some() && only_processor(Some(peer.pid())).ok().flatten() == here;
         self.spin = if is_shared { Duration::ZERO } else { DEFAULT_SPIN };
@@ -106,10 +107,10 @@ impl SleepingClock {
         }
         self.alive_at = now;
         // Its end is told again and again. What cannot be asked is no sign of it.
-        if let Some(Peer { events, pid, .. }) = &self.peer
-            && events.wait(Some(now), |_| {}).unwrap_or(false)
+        if let Some(peer) = &self.peer
+            && peer.events.wait(Some(now), |_| {}).unwrap_or(false)
         {
-            self.memory.peer_died(*pid);
+            self.memory.peer_died(peer.pid);
         }
     }
 
@@ -121,7 +122,8 @@ impl SleepingClock {
         };
         let flag = watch.sleep_flag.and_then(|flag| self.memory.word(flag));
         if let Some(flag) = flag {
-            flag.store(1, Ordering::Relaxed);
+            // It counts: one who wakes up leaves it set for another thread of this side that sleeps on.
+            flag.fetch_add(1, Ordering::Relaxed);
             // The flag stands before the counter is looked at once more, here and in the kernel.
             fence(Ordering::SeqCst);
         }
@@ -130,7 +132,7 @@ impl SleepingClock {
             let _ = futex::sleep(word, watch.seen, limit);
         }
         if let Some(flag) = flag {
-            flag.store(0, Ordering::Relaxed);
+            flag.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }

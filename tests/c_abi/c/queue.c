@@ -1,7 +1,30 @@
 /* The host's end of a queue, beside a task that writes the frozen bytes by itself. */
 #include "check.h"
 
+#include <pthread.h>
 #include <string.h>
+
+/* Waits for an output as long as it takes; gives the status. */
+static void *wait_for_output(void *queue) {
+    static bufabi_queue_message_t message;
+    return (void *)(intptr_t)bufabi_queue_peek(*(bufabi_queue_t *)queue, UINT64_MAX, &message);
+}
+
+/* While one thread waits, another one sends at once, and giving up ends the wait. */
+static void a_wait_that_another_thread_ends(bufabi_region_t region) {
+    bufabi_queue_t queue = {0};
+    pthread_t receiver;
+    void *status = NULL;
+    OK(bufabi_queue_attach(region, 4, 128, 192, 0, &queue));
+    CHECK(pthread_create(&receiver, NULL, wait_for_output, &queue) == 0);
+    for (int i = 0; i < 4; i++)
+        OK(bufabi_queue_enqueue(queue, BUFABI_QUEUE_DATA, NULL, 0, 0));
+    REFUSED(TIMED_OUT, bufabi_queue_enqueue(queue, BUFABI_QUEUE_DATA, NULL, 0, 3000000));
+    OK(bufabi_queue_abort(queue));
+    CHECK(pthread_join(receiver, &status) == 0);
+    REFUSED(QUEUE_ABORTED, (bufabi_status_t)(intptr_t)status);
+    OK(bufabi_queue_detach(queue));
+}
 
 void regions_and_queues(void) {
     const bufabi_endpoint_t none = {0};
@@ -91,6 +114,7 @@ void regions_and_queues(void) {
     OK(bufabi_vmm_create(endpoint, 0, 0, &vmm));
     REFUSED(OPTION_UNKNOWN, bufabi_region_create_shareable(endpoint, vmm, 576, 384, 2, &region));
     OK(bufabi_region_create_shareable(endpoint, vmm, 576, 384, BUFABI_ADMISSION_ANYONE, &region));
+    a_wait_that_another_thread_ends(region);
     OK(bufabi_region_release(region, 0));
     OK(bufabi_vmm_release(vmm));
     uint32_t live = 9;
