@@ -298,6 +298,16 @@ fn the_first_program_of_the_documentation_prints_what_it_says() {
     assert_eq!(run(&mut Command::new(folder.join("build/first"))).unwrap(), "1.5\n");
 }
 
+#[test]
+fn the_program_of_the_documentation_that_talks_with_a_task_prints_what_it_says() {
+    let page = fs::read_to_string(root().join("docs/embedding-host.md")).unwrap();
+    let (_, text) = page.split_once("\n```cpp\n// talk.cpp\n").unwrap();
+    let source = builds().join("talk.cpp");
+    fs::write(&source, text.split_once("```").unwrap().0).unwrap();
+    let mut program = program("talk", "c++", &CPP, &[source.to_str().unwrap()], Watch::Sanitizers);
+    assert_eq!(run(&mut program).unwrap(), "2 doubled is 4\n");
+}
+
 /// The functions that the header declares.
 fn declared() -> BTreeSet<String> {
     let header = fs::read_to_string(root().join("host/include/bufabi/bufabi.h")).unwrap();

@@ -283,8 +283,9 @@ void worker_processes() {
 
 void regions_and_queues() {
     const auto endpoint = bufabi::Endpoint::create().value();
-    std::uint64_t payload = 0, counter = 0;
-    CHECK(bufabi_queue_bytes(4, 128, 192, &payload, &counter) == BUFABI_STATUS_OK);
+    const auto [payload, counter] = bufabi::Queue::bytes(4, 128, 192).value();
+    CHECK(payload == 576 && counter == 384);
+    REFUSED(QUEUE_DEPTH, bufabi::Queue::bytes(3, 128, 192));
     auto region = bufabi::Region::create(endpoint, payload, counter).value();
     CHECK(endpoint.live().value() == 2 && region.scalars().value()[2] != 0);
     const auto [first, second] = region.descriptors().value();
@@ -295,6 +296,37 @@ void regions_and_queues() {
         queue.enqueue(bytes, 0s).value();
         REFUSED(MESSAGE_TOO_LARGE, queue.enqueue(std::vector<std::uint8_t>(129), 0s));
         REFUSED(TIMED_OUT, queue.dequeue(0s));
+        // What the task sees, at the addresses of this process.
+        const auto six = region.scalars().value();
+        CHECK(bufabi::Queue::scalars(six, 4, 128, 192).value()[7] == 4);
+        auto *const slots = reinterpret_cast<std::uint64_t *>(static_cast<std::uintptr_t>(six[2]));
+        auto *const counters = reinterpret_cast<std::uint32_t *>(static_cast<std::uintptr_t>(six[4]));
+        const auto dropped = queue.reserve(8, 0s).value();
+        REFUSED(QUEUE_RESERVED, queue.reserve(8, 0s));
+        queue.cancel(dropped).value();
+        const auto reservation = queue.reserve(8, 0s).value();
+        CHECK(bufabi::mapped(reservation).size() == 8);
+        bufabi::mapped(reservation)[0] = 7;
+        queue.write(reservation, 1, bytes).value();
+        queue.commit(reservation, 4, bufabi::MessageKind::error).value();
+        CHECK(counters[0] == 2 && slots[5] == 3 && slots[7] == 4);
+        const auto *const sent = reinterpret_cast<const std::uint8_t *>(slots) + slots[6];
+        CHECK(sent[0] == 7 && sent[1] == 1 && sent[3] == 3);
+        // Two outputs of one byte, as the task writes them.
+        for (std::uint64_t index = 0; index < 2; ++index) {
+            auto *const slot = slots + 16 + 4 * index;
+            slot[1] = 1, slot[2] = 384 + index, slot[3] = 1, slot[0] = index + 1;
+            reinterpret_cast<std::uint8_t *>(slots)[384 + index] = static_cast<std::uint8_t>(5 + index);
+        }
+        __atomic_store_n(&counters[32], 2U, __ATOMIC_RELEASE);
+        const auto output = queue.peek(1s).value();
+        CHECK(bufabi::mapped(output).size() == 1 && bufabi::mapped(output)[0] == 5);
+        std::uint8_t copy[2] = {};
+        CHECK(queue.read(output, copy).value() == 1 && copy[0] == 5);
+        queue.release(output).value();
+        const auto second_output = queue.dequeue(1s).value();
+        CHECK(second_output.opcode == 1 && second_output.bytes == std::vector<std::uint8_t>{6});
+        CHECK(!queue.peer_aborted().value());
         queue.request_stop(0s).value();
         REFUSED(QUEUE_STOPPED, queue.enqueue(bytes, 0s));
         queue.poison().value();
