@@ -130,3 +130,24 @@ with Worker(3, chips=1) as worker:
     again = args_of((memory.tensor([4], F32), Tag.OUTPUT), scalars=(0,))
     raises(ValueError, "device_not_live: ", lambda: worker.run(lambda o: o.submit_next_level("fill", again), 60))
 """)
+
+
+def test_the_owners_right_decides_what_a_function_may_store_and_no_tag_does() -> None:
+    program("""
+worker = Worker(3, subs=1)
+@worker.register
+def store(args):
+    free, held = args
+    assert (free.access, free.readonly, held.access, held.readonly) == (AccessMode.READWRITE, False, AccessMode.READ, True)
+    free.numpy()[:] = 3
+    raises(ValueError, "read-only", lambda: held.numpy().fill(3))
+with worker:
+    free, held = worker.create_buffer(16), worker.create_buffer(16, AccessMode.READ)
+    mine = held.mapped([4], F32)
+    assert (mine.access, mine.readonly) == (AccessMode.READWRITE, False)
+    mine.numpy()[:] = 1
+    args = args_of((free.tensor([4], F32), Tag.INPUT), (held.tensor([4], F32), Tag.INPUT))
+    worker.run(lambda o: o.submit_sub(store, args), 60)
+    assert free.mapped([4], F32).numpy().tolist() == [3.0] * 4
+    assert mine.numpy().tolist() == [1.0] * 4
+""")

@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import torch
-from bufabi import AccessMode, DataType, bytes_copied, wrap_fork_inherited
+from bufabi import AccessMode, DataType, TaskArgs, bytes_copied, wrap_fork_inherited
 from conftest import blob_of, in_a_new_process
 
 TORCH = {
@@ -249,3 +249,18 @@ print("done")
 """
     ran = in_a_new_process(script)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "done\n", "")
+
+
+@pytest.mark.parametrize("dtype", list(TORCH))
+def test_a_type_of_torchs_names_elements(make, dtype: DataType) -> None:
+    buffer = make()
+    assert buffer.tensor([2], TORCH[dtype]) == buffer.tensor([2], dtype)
+
+
+def test_a_type_of_torchs_names_the_bits_of_a_scalar() -> None:
+    args = TaskArgs()
+    args.add_scalar(torch.tensor(1.5), torch.bfloat16)
+    args.add_scalar(1.5, torch.float32)
+    assert (args.scalars, args.scalar(0, torch.bfloat16)) == ((0x3FC0, 0x3FC00000), 1.5)
+    with pytest.raises(TypeError, match="dtype: no tensor has elements of type float64"):
+        args.add_scalar(1.5, torch.float64)
