@@ -200,6 +200,9 @@ impl fmt::Display for AccessError {
         if self.code == Code::WorkerDied {
             return write!(f, "the other side of the region, process {}, has ended", self.number);
         }
+        if self.code == Code::Released {
+            return f.write_str("the region was released, or is being released");
+        }
         write!(f, "the region's memory could not be reached: {}, number {}", self.code, self.number)
     }
 }

@@ -130,6 +130,15 @@ impl End {
     }
 }
 
+fn input_kind(number: i32) -> Result<bufabi_core::queue::Kind, Code> {
+    kind(number).map_err(|code| {
+        noted(
+            code,
+            &format_args!("an input is DATA 1 or ERROR 3, and STOP has a call of its own; found {number}"),
+        )
+    })
+}
+
 fn layout(depth: u64, input_arena_bytes: u64, output_arena_bytes: u64) -> Result<QueueLayout, Code> {
     QueueLayout::new(depth, input_arena_bytes, output_arena_bytes)
         .map_err(|error| noted(error.code(), &error))
@@ -249,7 +258,7 @@ pub unsafe extern "C" fn bufabi_queue_enqueue(
     answer("queue_enqueue", || {
         // SAFETY: the caller's promise above.
         let bytes = unsafe { given_slice(bytes.cast::<u8>(), len) }?;
-        let kind = self::kind(kind)?;
+        let kind = input_kind(kind)?;
         within(queue, limit_ns, |End { end, clock, .. }| {
             end.enqueue(kind, bytes, Duration::ZERO, clock).map_err(Refused::Send)
         })
@@ -402,7 +411,7 @@ pub unsafe extern "C" fn bufabi_queue_write(
 #[unsafe(no_mangle)]
 pub extern "C" fn bufabi_queue_commit(queue: QueueHandle, number: u64, kind: i32, nbytes: u64) -> Status {
     answer("queue_commit", || {
-        let kind = self::kind(kind)?;
+        let kind = input_kind(kind)?;
         with(queue, |queue| queue.end.commit_reserved(number, kind, nbytes).map_err(not_sent))
     })
 }

@@ -66,6 +66,10 @@ void regions_and_queues(void) {
     CHECK(memcmp((const void *)(uintptr_t)(there[2] + 256), "twelve bytes", 12) == 0);
     REFUSED(MESSAGE_TOO_LARGE, bufabi_queue_enqueue(queue, BUFABI_QUEUE_DATA, (const void *)(uintptr_t)six[2], 129, 0));
     REFUSED(OPTION_UNKNOWN, bufabi_queue_enqueue(queue, 2, NULL, 0, 0));
+    char text[200];
+    size_t needed = 0;
+    OK(bufabi_error_text(text, sizeof text, &needed));
+    CHECK(strstr(text, "found 2") != NULL);
     REFUSED(NULL_POINTER, bufabi_queue_enqueue(queue, BUFABI_QUEUE_DATA, NULL, 1, 0));
     /* An output, as the task writes it: bytes, slot, tail. */
     bufabi_queue_message_t message;
@@ -104,6 +108,9 @@ void regions_and_queues(void) {
     CHECK(counters[64] == 1);
     OK(bufabi_queue_abort(queue));
     REFUSED(VIEWS_ALIVE, bufabi_region_release(region, 0));
+    REFUSED(RELEASED, bufabi_region_scalars(region, six));
+    OK(bufabi_error_text(text, sizeof text, &needed));
+    CHECK(strcmp(text, "region_scalars: the region was released, or is being released") == 0);
     OK(bufabi_queue_detach(queue));
     REFUSED(HANDLE_RELEASED, bufabi_queue_detach(queue));
     REFUSED(HANDLE_KIND, bufabi_queue_poison((bufabi_queue_t){region.token}));
