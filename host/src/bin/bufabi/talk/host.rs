@@ -9,6 +9,7 @@ use bufabi_host::sys::event::deadline;
 
 use super::float;
 use super::other::{Other, Purpose};
+use super::times::Times;
 use crate::failure::Failure;
 
 /// How long anything may take before it counts as hanging.
@@ -78,12 +79,12 @@ impl Talk {
     pub(super) fn round_trips(&mut self, size: u32, limit: Duration) -> Result<Trips, Failure> {
         let nbytes = usize::try_from(size).map_err(Failure::machine)?;
         let mut answer = vec![0; nbytes];
-        let mut times = Vec::new();
+        let mut times = Times::new();
         let start = Instant::now();
         let mut before = start;
         // The first ones touch pages and caches for the first time.
         let mut warm_up = 10_u32;
-        while before.saturating_duration_since(start) < limit || times.is_empty() {
+        while before.saturating_duration_since(start) < limit || times.count() == 0 {
             let Self { end, clock, bytes, .. } = self;
             let message = bytes.get(..nbytes).unwrap_or_default();
             end.enqueue(Kind::Data, message, LIMIT, clock).map_err(Failure::machine)?;
@@ -92,19 +93,13 @@ impl Talk {
             if warm_up > 0 {
                 warm_up = warm_up.saturating_sub(1);
             } else {
-                times.push(
-                    u64::try_from(now.saturating_duration_since(before).as_nanos()).unwrap_or(u64::MAX),
-                );
+                times
+                    .add(u64::try_from(now.saturating_duration_since(before).as_nanos()).unwrap_or(u64::MAX));
             }
             before = now;
         }
-        times.sort_unstable();
-        let at = |part: usize, of: usize| {
-            let index = times.len().saturating_mul(part).checked_div(of).unwrap_or(0);
-            times.get(index).or(times.last()).copied().unwrap_or(0)
-        };
-        let count = u64::try_from(times.len()).map_err(Failure::machine)?;
-        Ok(Trips { count, median: at(1, 2), p99: at(99, 100), slowest: at(1, 1) })
+        let (count, times) = (times.count(), times.sorted());
+        Ok(Trips { count, median: times.at(1, 2), p99: times.at(99, 100), slowest: times.at(1, 1) })
     }
 
     /// Sends messages of that size for so long, at most `batch` at once, and waits until the other side has taken all.

@@ -5,6 +5,7 @@ mod host;
 mod other;
 mod plot;
 mod task;
+mod times;
 
 use std::io::{self, Write, stdout};
 use std::path::PathBuf;
