@@ -4,11 +4,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
+use bufabi_core::queue::{Kind, L3End, QueueLayout};
 use bufabi_core::wire::body::Body;
 use bufabi_core::{Access, Code, Descriptor};
 use bufabi_host::consumer::{Consumer, Resolution};
 use bufabi_host::owner::{Buffer, CreateError, Endpoint};
+use bufabi_host::region::{ProvidedRegion, SleepingClock};
 use bufabi_host::shm::ShmError;
 use bufabi_host::sys::fault::survive_shrinking_objects;
 use bufabi_host::sys::process::{Ending, Process, fork};
@@ -21,6 +24,7 @@ pub(crate) const CASES: &[Case] = &[
     ("a_fork_can_neither_make_nor_release_its_parents_buffers", fork_is_no_owner),
     ("a_bus_error_that_is_not_ours_ends_the_process_as_before", foreign_bus_error),
     ("an_object_that_shrinks_under_its_importer_reads_as_zeros_and_is_on_record", shrunk_here),
+    ("a_queue_whose_memory_shrinks_says_so_instead_of_full_or_empty", shrunk_queue),
     ("eight_threads_that_import_at_once_map_once", map_once),
     ("a_full_file_system_is_its_own_error_and_leaves_nothing", full),
     ("an_object_that_this_process_may_not_open_is_its_own_error_and_stays", not_permitted),
@@ -100,6 +104,30 @@ fn shrunk_here() {
         assert_eq!((bytes[4095] | bytes[4092], &bytes[4096..]), (7, &[0; 4096][..]));
         assert!(import.is_damaged());
         assert_eq!(consumer.import(&descriptor).unwrap_err().code(), Code::BackingShrank);
+        0
+    });
+}
+
+fn shrunk_queue() {
+    succeeds(|| {
+        survive_shrinking_objects().unwrap();
+        let owner = Endpoint::new().unwrap();
+        let layout = QueueLayout::new(4, 128, 128).unwrap();
+        let region = ProvidedRegion::create(&owner, layout.payload_bytes(), layout.counter_bytes()).unwrap();
+        let memory = region.memory().unwrap();
+        let mut clock = SleepingClock::new(&memory).unwrap();
+        let mut end = L3End::new(layout, memory, [0; 4]).unwrap();
+        for descriptor in region.descriptors().unwrap() {
+            let file = std::fs::OpenOptions::new().write(true).open(path(&descriptor)).unwrap();
+            file.set_len(0).unwrap();
+        }
+        let limit = Duration::from_secs(20);
+        let shrank = Code::BackingShrank;
+        assert_eq!(end.peek(limit, &mut clock).unwrap_err().code(), shrank);
+        assert_eq!(end.try_peek().unwrap_err().code(), shrank);
+        assert_eq!(end.enqueue(Kind::Data, &[], limit, &mut clock).unwrap_err().code(), shrank);
+        assert_eq!(end.try_enqueue(Kind::Data, &[]).unwrap_err().code(), shrank);
+        assert_eq!(end.poison(), None);
         0
     });
 }
@@ -196,7 +224,7 @@ fn swept() {
         let buffer = endpoint.create_buffer(16, Access::ReadWrite).unwrap();
         store(&kept, &[1]);
         loop {
-            thread::sleep(std::time::Duration::from_secs(3600));
+            thread::sleep(Duration::from_secs(3600));
             assert!(buffer.mapping().is_some());
         }
     })

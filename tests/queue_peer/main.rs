@@ -12,6 +12,7 @@ mod attach;
 mod batches;
 mod counts;
 mod handles;
+mod last;
 mod script;
 mod wakes;
 

@@ -111,6 +111,13 @@ where
         Ok(self.access.load(S::PEER_ABORT)? != 0)
     }
 
+    /// The other side did not give up; an error when it, or the memory, is gone.
+    #[inline]
+    pub(super) fn peer_goes_on(&self) -> Result<bool, AccessError> {
+        self.access.check_peer()?;
+        Ok(!self.peer_aborted()?)
+    }
+
     /// Keeps the first cause and tells the other side.
     #[cold]
     pub(super) fn fail<E: From<Setback>>(&mut self, setback: Setback) -> E {
@@ -131,6 +138,8 @@ where
 
     fn end(&mut self, cause: Poison) -> Result<(), AccessError> {
         self.poison.get_or_insert(cause);
+        // Who sees the flag sees every count that was told before. It is set also when the memory cannot say so.
+        let _ = self.access.publish(Place::NOTHING);
         self.access.store(S::ABORT, 1)?;
         // The other side sleeps, if it does, until one of this side's counts moves.
         self.access.wake(S::Sends::TAIL, S::Sends::CONSUMER_SLEEPS);

@@ -82,16 +82,34 @@ where
     #[inline]
     pub(super) fn try_receive_next(&mut self) -> Result<Message, ReceiveError> {
         self.check_alive::<ReceiveError>()?;
+        match self.receive_sent() {
+            Err(ReceiveError::Empty) => match self.peer_goes_on() {
+                Ok(true) => Err(ReceiveError::Empty),
+                Ok(false) => self.receive_last(ReceiveError::PeerAborted),
+                Err(error) => self.receive_last(ReceiveError::Access(error)),
+            },
+            outcome => outcome,
+        }
+    }
+
+    #[inline]
+    fn receive_sent(&mut self) -> Result<Message, ReceiveError> {
         match self.consumer.receive(&self.access) {
             Ok(Outcome::Message(message)) => Ok(message),
             Ok(Outcome::WindowFull) => Err(ReceiveError::WindowFull { window: self.consumer.capacity() }),
             Ok(Outcome::Stopped) => Err(ReceiveError::Stopped),
-            Ok(Outcome::Empty) => Err(match self.peer_aborted() {
-                Ok(false) => ReceiveError::Empty,
-                Ok(true) => ReceiveError::PeerAborted,
-                Err(error) => ReceiveError::Access(error),
-            }),
+            Ok(Outcome::Empty) => Err(ReceiveError::Empty),
             Err(setback) => Err(self.fail(setback)),
+        }
+    }
+
+    /// The other side has ended, for that reason: what it sent between the look at its count and its end is still received.
+    #[cold]
+    fn receive_last(&mut self, ended: ReceiveError) -> Result<Message, ReceiveError> {
+        self.access.observe(Place::NOTHING).map_err(ReceiveError::Access)?;
+        match self.receive_sent() {
+            Err(ReceiveError::Empty) => Err(ended),
+            outcome => outcome,
         }
     }
 
@@ -121,7 +139,7 @@ where
         mut attempt: impl FnMut(&mut Self) -> Result<T, ReceiveError>,
     ) -> Result<T, ReceiveError> {
         self.check_alive::<ReceiveError>()?;
-        if self.peer_aborted().map_err(ReceiveError::Access)? {
+        if !limit.is_zero() && self.peer_aborted().map_err(ReceiveError::Access)? {
             return Err(ReceiveError::PeerAborted);
         }
         let mut patience = Patience::new(limit);

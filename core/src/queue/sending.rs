@@ -10,7 +10,7 @@ use super::producer::Plan;
 use super::ring::low;
 use super::side::{Direction, Side};
 use super::slot::{Kind, Opcode};
-use crate::region::{Clock, Patience, RegionAccess, Watch};
+use crate::region::{Clock, Patience, Place, RegionAccess, Watch};
 
 impl<A, M, W, S> QueueEnd<A, M, W, S>
 where
@@ -143,14 +143,27 @@ where
         if nbytes > arena_bytes {
             return Err(SendError::TooLarge { nbytes, arena_bytes });
         }
+        match self.find_anew(nbytes) {
+            Err(SendError::Full(full)) => {
+                let ended = match self.peer_goes_on() {
+                    Ok(true) => return Err(SendError::Full(full)),
+                    Ok(false) => SendError::PeerAborted,
+                    Err(error) => SendError::Access(error),
+                };
+                // What it gave back between the look at its count and its end is room as any other.
+                self.access.observe(Place::NOTHING).map_err(SendError::Access)?;
+                self.find_anew(nbytes)
+                    .map_err(|error| if matches!(error, SendError::Full(_)) { ended } else { error })
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn find_anew(&mut self, nbytes: u64) -> Result<Plan, SendError> {
         if let Err(setback) = self.producer.learn(&self.access) {
             return Err(self.fail(setback));
         }
-        self.producer.find(nbytes).map_err(|full| match self.peer_aborted() {
-            Ok(false) => SendError::Full(full),
-            Ok(true) => SendError::PeerAborted,
-            Err(error) => SendError::Access(error),
-        })
+        self.producer.find(nbytes).map_err(SendError::Full)
     }
 
     /// Sends a message if there is room now.
@@ -237,7 +250,7 @@ where
         mut attempt: impl FnMut(&mut Self) -> Result<T, SendError>,
     ) -> Result<T, SendError> {
         self.check_alive::<SendError>()?;
-        if self.peer_aborted().map_err(SendError::Access)? {
+        if !limit.is_zero() && !self.peer_goes_on().map_err(SendError::Access)? {
             return Err(SendError::PeerAborted);
         }
         let mut patience = Patience::new(limit);

@@ -99,6 +99,15 @@ pub trait RegionAccess {
     fn wake(&self, counter: u64, sleep_flag: u64) {
         let _ = (counter, sleep_flag);
     }
+
+    /// Called when a look at the other side's counters found nothing new. Whoever gets an error looks once more, at what came before, and
+    /// then gives up. The default knows nothing of the other side.
+    ///
+    /// # Errors
+    /// Nothing can come any more: the other side, or the memory, is known to be gone.
+    fn check_peer(&self) -> Result<(), AccessError> {
+        Ok(())
+    }
 }
 
 impl<A: RegionAccess> RegionAccess for &A {
@@ -159,6 +168,11 @@ impl<A: RegionAccess> RegionAccess for &A {
     #[inline]
     fn wake(&self, counter: u64, sleep_flag: u64) {
         A::wake(self, counter, sleep_flag);
+    }
+
+    #[inline]
+    fn check_peer(&self) -> Result<(), AccessError> {
+        A::check_peer(self)
     }
 }
 

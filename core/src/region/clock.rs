@@ -23,6 +23,10 @@ pub trait Clock {
     /// a sleep until the watched counter has another value. A sleep ends after 1 ms at the latest, since the other side need not
     /// know of sleepers, and may give up by its abort flag alone.
     fn pause(&mut self, watch: Watch, left: Duration);
+
+    /// Called instead when one look was all and found nothing: nothing is waited for, but whoever only ever looks may be due to learn
+    /// whether the other side is still there. The default does nothing.
+    fn glance(&mut self) {}
 }
 
 /// What is left of a limit. One look comes before the first [`again`](Self::again), so a limit of 0 is one look.
@@ -45,6 +49,7 @@ impl Patience {
     /// Lets time pass and asks for another look; `false` when the limit is over.
     pub fn again(&mut self, clock: &mut impl Clock, watch: Watch) -> bool {
         if self.limit == 0 {
+            clock.glance();
             return false;
         }
         let now = nanoseconds(clock.now());

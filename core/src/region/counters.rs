@@ -127,7 +127,17 @@ impl<A: RegionAccess> Region<A> {
     /// [`RegionError`].
     pub fn test(&self, counter: u64, comparison: Comparison, value: i32) -> Result<Seen, RegionError> {
         self.check_counter(counter)?;
-        let observed = self.access.load(counter).map_err(RegionError::Access)?.cast_signed();
+        let look = || self.access.load(counter).map(u32::cast_signed).map_err(RegionError::Access);
+        let mut observed = look()?;
+        if !comparison.holds(observed, value)
+            && let Err(gone) = self.access.check_peer()
+        {
+            // Its last notify may have come since that look.
+            observed = look()?;
+            if !comparison.holds(observed, value) {
+                return Err(RegionError::Access(gone));
+            }
+        }
         let matched = comparison.holds(observed, value);
         if matched {
             let everything = Place { offset: 0, nbytes: self.access.payload_bytes() };

@@ -54,6 +54,13 @@ fn within<T>(
     mut attempt: impl FnMut(&mut End) -> Result<T, Refused>,
 ) -> Result<T, Code> {
     let queue = TABLE.get(queue.token)?;
+    // As in the core: a wait is refused once the other side gave up, and a try does what it still can.
+    if limit_ns > 0 {
+        let end = &queue.lock().unwrap_or_else(PoisonError::into_inner).end;
+        if end.poison().is_none() && end.peer_aborted().map_err(|error| noted(error.code(), &error))? {
+            return Err(not_received(ReceiveError::PeerAborted));
+        }
+    }
     let mut patience = Patience::new(Duration::from_nanos(limit_ns));
     let mut clock = None;
     loop {

@@ -78,8 +78,8 @@ impl SleepingClock {
         self
     }
 
-    /// Looks every 100 ms that it waits whether the other side's process is alive. When it has ended, every access to the region is
-    /// refused in this process with its number, and every waiting call returns. Who shares its only processor with it does not spin.
+    /// Looks every 100 ms, while it waits or is asked by calls that do not, whether the other side's process is alive. When it has
+    /// ended, what it sent before is still received; whatever else is begun in this process is refused with its number. Who shares its only processor with it does not spin.
     ///
     /// # Errors
     /// [`OsError`] when the process cannot be watched.
@@ -159,6 +159,7 @@ impl Clock for SleepingClock {
                 }
                 core::hint::spin_loop();
             }
+            self.look_at_peer(now);
             return;
         }
         let is_woken = watch.sleep_flag.is_some() && self.memory.allows_sleeping();
@@ -166,5 +167,11 @@ impl Clock for SleepingClock {
         self.sleep(watch, longest.min(left));
         self.sleep = self.sleep.saturating_mul(2).min(LONGEST_SLEEP);
         self.look_at_peer(now);
+    }
+
+    fn glance(&mut self) {
+        if self.peer.is_some() {
+            self.look_at_peer(Instant::now());
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Who uses a region now, and whether anyone may begin to.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -13,6 +13,8 @@ pub(super) struct Gate {
     /// With what everyone is refused: the code's number, and above it, in the high half, the number that belongs to it; 0 while the
     /// gate is open.
     refusal: AtomicU64,
+    /// What lies there may be read nevertheless: the other side is gone, and what it sent is still to be received.
+    is_readable: AtomicBool,
     inside: Mutex<usize>,
     left: Condvar,
 }
@@ -26,6 +28,21 @@ impl Gate {
             0 => None,
             packed => Some(unpack(packed)),
         }
+    }
+
+    /// Why a reader is refused.
+    #[inline]
+    pub(super) fn reading_refusal(&self) -> Option<AccessError> {
+        match self.refusal() {
+            Some(error) if !self.is_readable.load(Ordering::Relaxed) => Some(error),
+            _ => None,
+        }
+    }
+
+    /// Why nothing more can come. What the other side did before its end is seen by whoever looks after this.
+    #[inline]
+    pub(super) fn end(&self) -> Option<AccessError> {
+        self.refusal().inspect(|_| fence(Ordering::Acquire))
     }
 
     /// Comes in, until the ticket is dropped.
@@ -44,7 +61,17 @@ impl Gate {
         // Under the lock: whoever came in before is counted.
         let _inside = self.inside();
         let packed = pack(code, number);
-        let _ = self.refusal.compare_exchange(0, packed, Ordering::Relaxed, Ordering::Relaxed);
+        self.is_readable.store(false, Ordering::Relaxed);
+        let _ = self.refusal.compare_exchange(0, packed, Ordering::Release, Ordering::Relaxed);
+    }
+
+    /// As [`shut`](Self::shut), because the other side is gone: what it left may be read.
+    pub(super) fn shut_but_for_reading(&self, code: Code, number: i32) {
+        let _inside = self.inside();
+        if self.refusal().is_none() {
+            self.is_readable.store(true, Ordering::Relaxed);
+            self.refusal.store(pack(code, number), Ordering::Release);
+        }
     }
 
     /// Waits until all have left or the time comes, and says how many have not.

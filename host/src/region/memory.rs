@@ -69,10 +69,15 @@ impl RegionMemory {
         matches!(self.parts, Parts::Mapped(_))
     }
 
-    /// Refuses every access from now on, also of others who have the region in this process: the other side, the process of that
-    /// number, is gone.
+    /// Refuses every access but reading from now on, also of others who have the region in this process: the other side, the process of
+    /// that number, is gone. What it sent before can still be received.
     pub(super) fn peer_died(&self, pid: i32) {
-        self.ticket.gate().shut(Code::WorkerDied, pid);
+        self.ticket.gate().shut_but_for_reading(Code::WorkerDied, pid);
+    }
+
+    /// Memory that a part lay in was taken away beneath it, and zeros are there instead.
+    fn is_damaged(&self) -> bool {
+        matches!(&self.parts, Parts::Mapped(parts) if parts.iter().any(|part| part.is_damaged()))
     }
 
     /// Nobody is let in any more.
@@ -92,6 +97,11 @@ impl RegionMemory {
     #[inline]
     fn check_open(&self) -> Result<(), AccessError> {
         self.ticket.gate().refusal().map_or(Ok(()), Err)
+    }
+
+    #[inline]
+    fn check_readable(&self) -> Result<(), AccessError> {
+        self.ticket.gate().reading_refusal().map_or(Ok(()), Err)
     }
 }
 
@@ -117,7 +127,7 @@ impl RegionAccess for RegionMemory {
     #[inline(always)]
     #[expect(clippy::host_endian_bytes, reason = "a copy keeps the order in which the bytes lie")]
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<(), AccessError> {
-        self.check_open()?;
+        self.check_readable()?;
         if let Some(words) = self.words(offset, out.len()) {
             for (out, word) in out.as_chunks_mut().0.iter_mut().zip(words) {
                 *out = word.load(Ordering::Relaxed).to_ne_bytes();
@@ -142,7 +152,7 @@ impl RegionAccess for RegionMemory {
 
     #[inline]
     fn load(&self, offset: u64) -> Result<u32, AccessError> {
-        self.check_open()?;
+        self.check_readable()?;
         match &self.parts {
             Parts::Mapped(_) => Ok(self.word(offset).ok_or(OUTSIDE)?.load(Ordering::Acquire)),
             Parts::Copied([_, counter]) => {
@@ -199,6 +209,14 @@ impl RegionAccess for RegionMemory {
         if flag.is_some_and(|flag| flag.load(Ordering::Relaxed) & 0xff != 0) {
             self.wake_sleeper(counter);
         }
+    }
+
+    #[inline]
+    fn check_peer(&self) -> Result<(), AccessError> {
+        if self.is_damaged() {
+            self.ticket.gate().shut(Code::BackingShrank, 0);
+        }
+        self.ticket.gate().end().map_or(Ok(()), Err)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Regions and queues through real mappings: both sides in one process, each with mappings of its own.
 
 mod attach;
+mod ends;
 
 use std::sync::Arc;
 use std::thread;
