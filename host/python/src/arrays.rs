@@ -3,7 +3,7 @@
 use bufabi_core::DType;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyMemoryView};
 
 use crate::dtype::{name_of, type_of};
 use crate::number::Numbers;
@@ -48,10 +48,25 @@ pub(crate) fn memory_and_view<'py>(
     Ok((memory, shapes, found))
 }
 
-/// A copy of the bytes of anything dense that has the buffer protocol, in their order.
-pub(crate) fn bytes_of(data: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
-    let bytes = memoryview(data)?.call_method0("tobytes")?;
-    Ok(bytes.cast_into::<PyBytes>()?.as_bytes().to_vec())
+/// A copy of the bytes of anything that has the buffer protocol, whatever its elements are, in their order. A MemoryError if there
+/// is no room for it.
+pub(crate) fn bytes_of<'py>(data: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    copied(&memoryview(data)?)
+}
+
+/// As [`bytes_of`], of at most so many: of more nothing is copied.
+pub(crate) fn bytes_up_to<'py>(
+    data: &Bound<'py, PyAny>,
+    most: usize,
+    refused: impl FnOnce(usize) -> PyErr,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let view = memoryview(data)?;
+    let found = view.getattr("nbytes")?.extract()?;
+    if found > most { Err(refused(found)) } else { copied(&view) }
+}
+
+fn copied<'py>(view: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyBytes>> {
+    Ok(view.call_method0("tobytes")?.cast_into::<PyBytes>()?)
 }
 
 /// Anything dense and writable that has the buffer protocol, as a view of single bytes.
@@ -67,5 +82,5 @@ pub(crate) fn writable_bytes<'py>(into: &Bound<'py, PyAny>) -> PyResult<Bound<'p
 }
 
 fn memoryview<'py>(of: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    of.py().import("builtins")?.getattr("memoryview")?.call1((of,))
+    Ok(PyMemoryView::from(of)?.into_any())
 }

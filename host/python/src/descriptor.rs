@@ -3,11 +3,11 @@
 use bufabi_core::wire::backend::{AddressSpace, BackendKind};
 use bufabi_core::wire::body::BODY_SIZE;
 use bufabi_core::wire::descriptor::MAGIC;
-use bufabi_core::{Access, Descriptor, RawDescriptor};
+use bufabi_core::{Access, Descriptor, DescriptorError, RawDescriptor};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use crate::error::OrRaise;
+use crate::error::{OrRaise, failed};
 use crate::identity::{PyIdentity, pickled};
 use crate::number::{self, Value, with_bytes};
 
@@ -34,9 +34,11 @@ impl PyDescriptor {
     ) -> PyResult<Self> {
         let mut fields = [0; BODY_SIZE];
         let body_len = body.map_or(Ok(0), |body| {
-            with_bytes(body, |bytes| {
+            let counted = |found: usize| u16::try_from(found).unwrap_or(u16::MAX);
+            let too_long = |found| failed(&DescriptorError::BodyLen { found: counted(found) });
+            with_bytes(body, BODY_SIZE, too_long, |bytes| {
                 fields.iter_mut().zip(bytes).for_each(|(slot, byte)| *slot = *byte);
-                Ok(u16::try_from(bytes.len()).unwrap_or(u16::MAX))
+                Ok(counted(bytes.len()))
             })
         })?;
         let raw = RawDescriptor {
@@ -58,7 +60,10 @@ impl PyDescriptor {
     /// The descriptor of exactly 88 bytes, which are checked: the first rule that is broken is a ValueError.
     #[staticmethod]
     fn from_bytes(data: &Bound<'_, PyAny>) -> PyResult<Self> {
-        with_bytes(data, |bytes| Descriptor::decode(bytes).or_raise().map(Self))
+        let size = |found| failed(&DescriptorError::Size { found });
+        with_bytes(data, size_of::<RawDescriptor>(), size, |bytes| {
+            Descriptor::decode(bytes).or_raise().map(Self)
+        })
     }
 
     /// The 88 bytes, padding and tail zero.

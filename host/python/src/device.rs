@@ -141,11 +141,13 @@ pub(crate) fn chips_of(given: &Bound<'_, PyAny>) -> PyResult<Vec<DeviceKind>> {
         let found = found.get_type();
         PyTypeError::new_err(format!("chips: a number or several of bufabi.Device are needed, not {found}"))
     };
-    let devices = given.try_iter().map_err(|_| needed(given))?;
-    devices
-        .map(|device| {
-            let device = device?;
-            device.cast::<PyDevice>().map(|device| device.get().0.clone()).map_err(|_| needed(&device))
-        })
-        .collect()
+    let mut devices = Vec::new();
+    for device in given.try_iter().map_err(|_| needed(given))? {
+        let device = device?;
+        if devices.len() >= MOST {
+            return Err(too_many());
+        }
+        devices.push(device.cast::<PyDevice>().map_err(|_| needed(&device))?.get().0.clone());
+    }
+    Ok(devices)
 }

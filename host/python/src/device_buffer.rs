@@ -1,12 +1,15 @@
 //! `DeviceBuffer`: memory of a chip, in the hands of the program above it.
 
 use bufabi_core::{DType, Identity};
+use bufabi_host::device::memory::CopyError;
 use bufabi_host::worker::DeviceBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyMemoryView};
 
+use crate::arrays::bytes_of;
 use crate::descriptor::PyDescriptor;
-use crate::error::OrRaise;
+use crate::error::{OrRaise, raise};
 use crate::identity::PyIdentity;
 use crate::number::{self, Value};
 use crate::tensor::{PyTensor, view};
@@ -67,4 +70,29 @@ pub(crate) fn place_of(memory: &Bound<'_, PyAny>) -> PyResult<(Identity, u64)> {
     }
     let found = memory.get_type();
     Err(PyTypeError::new_err(format!("a DeviceBuffer or a Tensor is needed, not {found}")))
+}
+
+/// What memory an object names has so many bytes at all, before they are copied. Where they lie in it is the chip's to say.
+pub(crate) fn check_length(memory: &Bound<'_, PyAny>, offset: u64, length: usize) -> PyResult<()> {
+    let nbytes = match memory.cast::<PyTensor>() {
+        Ok(tensor) => tensor.get().0.descriptor().nbytes(),
+        Err(_) => memory.cast::<PyDeviceBuffer>()?.get().0.nbytes(),
+    };
+    let length = u64::try_from(length).unwrap_or(u64::MAX);
+    if length <= nbytes {
+        return Ok(());
+    }
+    let error = CopyError::OutOfRange { offset, length, nbytes };
+    Err(raise(error.code(), &error))
+}
+
+/// A copy of the bytes of an object, of which the named memory has as many.
+pub(crate) fn bytes_for<'py>(
+    memory: &Bound<'_, PyAny>,
+    offset: u64,
+    data: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyBytes>> {
+    let view = PyMemoryView::from(data)?;
+    check_length(memory, offset, view.getattr("nbytes")?.extract()?)?;
+    bytes_of(&view)
 }

@@ -7,7 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::device_buffer::PyDeviceBuffer;
-use crate::number::{self, Value};
+use crate::number::{self, Value, several};
+use crate::tree::MOST_NAMED;
 
 /// A communication domain: a window on each of several chips, all of one layout. `Worker.free` frees all of it.
 #[pyclass(frozen, name = "Domain", module = "bufabi")]
@@ -32,13 +33,11 @@ impl PyDomain {
 
 /// What is carved from each window.
 pub(crate) fn parts_of(given: &Bound<'_, PyAny>) -> PyResult<Vec<WindowPart>> {
-    let part = |part: PyResult<Bound<'_, PyAny>>| {
-        let part = part?;
+    several(given, "parts", MOST_NAMED, |part| {
         let Ok(pair) = part.cast::<PyTuple>() else {
             return Ok(WindowPart { nbytes: number::nbytes(&part)?, access: Access::ReadWrite });
         };
         let (nbytes, access) = pair.extract::<(Bound<'_, PyAny>, Value<Access>)>()?;
         Ok(WindowPart { nbytes: number::nbytes(&nbytes)?, access: access.0 })
-    };
-    given.try_iter()?.map(part).collect()
+    })
 }

@@ -18,7 +18,9 @@ use pyo3::exceptions::{
     PyBufferError, PyFileExistsError, PyFileNotFoundError, PyIndexError, PyKeyError, PyMemoryError,
     PyOSError, PyPermissionError, PyRuntimeError, PySystemError, PyTimeoutError, PyValueError,
 };
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyType};
 
 /// An error of ours, with its frozen number.
 pub(crate) trait Coded: Display {
@@ -145,13 +147,48 @@ fn marked(code: Code, error: PyErr) -> PyErr {
         // An exception of Python's own takes any attribute.
         let _ = value.setattr("rule", code.name());
         let _ = value.setattr("code", code.number());
+        let _ = value.setattr(intern!(py, MARK), Mark(code));
     });
     error
 }
 
-/// The number of ours that an exception carries, if it does.
+/// The name under which an exception of ours has its mark.
+const MARK: &str = "_bufabi";
+
+/// What tells an exception of ours from one that only has a `code`, as SystemExit does: nobody makes one in Python.
+#[pyclass(frozen, name = "_Mark", module = "bufabi")]
+struct Mark(Code);
+
+#[pymethods]
+impl Mark {
+    /// A copy in another process is a number, and marks nothing.
+    fn __reduce__(&self, py: Python<'_>) -> (Py<PyType>, (i32,)) {
+        (py.get_type::<PyInt>().unbind(), (self.0.number(),))
+    }
+}
+
+/// The number of ours that an exception carries, if it was made here. Nothing that is not ours is asked for anything.
 pub(crate) fn frozen_code(py: Python<'_>, error: &PyErr) -> Option<Code> {
-    error.value(py).getattr("code").ok()?.extract().ok().and_then(Code::from_number)
+    let made_here = [
+        py.get_type::<PyBufferError>(),
+        py.get_type::<PyFileExistsError>(),
+        py.get_type::<PyFileNotFoundError>(),
+        py.get_type::<PyIndexError>(),
+        py.get_type::<PyKeyError>(),
+        py.get_type::<PyMemoryError>(),
+        py.get_type::<PyOSError>(),
+        py.get_type::<PyPermissionError>(),
+        py.get_type::<PyRuntimeError>(),
+        py.get_type::<PySystemError>(),
+        py.get_type::<PyTimeoutError>(),
+        py.get_type::<PyValueError>(),
+    ];
+    let of_type = error.get_type(py);
+    if !made_here.iter().any(|known| known.is(&of_type)) {
+        return None;
+    }
+    let mark = error.value(py).getattr(intern!(py, MARK)).ok()?;
+    mark.cast::<Mark>().ok().map(|mark| mark.get().0)
 }
 
 /// The rest: single kinds, then by whose fault it is.

@@ -35,12 +35,11 @@ impl PyIdentity {
     /// The identity of exactly 32 bytes, padding ignored. Other sizes and a generation of 0 are a ValueError.
     #[staticmethod]
     fn from_bytes(data: &Bound<'_, PyAny>) -> PyResult<Self> {
-        with_bytes(data, |bytes| {
-            let raw = RawIdentity::read_from_bytes(bytes);
-            let raw = raw.map_err(|_| {
-                let found = bytes.len();
-                raise(Code::Size, &format_args!("an identity has exactly 32 bytes, found {found}"))
-            })?;
+        let size = |found: usize| {
+            raise(Code::Size, &format_args!("an identity has exactly 32 bytes, found {found}"))
+        };
+        with_bytes(data, size_of::<RawIdentity>(), size, |bytes| {
+            let raw = RawIdentity::read_from_bytes(bytes).map_err(|_| size(bytes.len()))?;
             raw.decode().map(Self).ok_or_else(|| failed(&DescriptorError::Generation))
         })
     }

@@ -20,6 +20,7 @@ mod guarded;
 mod identity;
 mod mapped_arg;
 mod number;
+mod on_chip;
 mod orchestrator;
 mod overlap;
 mod refusal;
@@ -69,6 +70,7 @@ fn _bufabi(module: &Bound<'_, PyModule>) -> PyResult<()> {
         return Err(PyImportError::new_err(message));
     }
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    endpoint::withdraw_at_exit(module.py())?;
     Value::<AddressSpace>::add(module)?;
     Value::<Access>::add(module)?;
     Value::<BackendKind>::add(module)?;

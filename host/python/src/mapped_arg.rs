@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bufabi_core::view::MAX_NDIMS;
 use bufabi_core::{Access, DType, View, ViewError};
 use bufabi_host::memory::Mapping;
-use pyo3::exceptions::{PyBufferError, PyIndexError, PyModuleNotFoundError};
+use pyo3::exceptions::{
+    PyBufferError, PyIndexError, PyModuleNotFoundError, PyOverflowError, PyTypeError, PyValueError,
+};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyIterator, PyTuple};
@@ -233,14 +235,19 @@ impl PyMappedArg {
         &self,
         py: Python<'py>,
         stream: Option<&Bound<'py, PyAny>>,
-        max_version: Option<(u32, u32)>,
-        dl_device: Option<(i32, i32)>,
+        max_version: Option<&Bound<'py, PyAny>>,
+        dl_device: Option<&Bound<'py, PyAny>>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if let Some(stream) = stream {
             return Err(PyBufferError::new_err(format!("a CPU has no streams, and {stream} was asked for")));
         }
-        if let Some((kind, number)) = dl_device.filter(|device| *device != (DLPACK_CPU, 0)) {
+        let dl_device = dl_device.map(|device| pair(device, "dl_device")).transpose()?;
+        let max_version = max_version.map(|version| pair(version, "max_version")).transpose()?;
+        if let Some((major, minor)) = max_version.filter(|&(major, minor)| major.min(minor) < 0) {
+            return Err(PyValueError::new_err(format!("max_version: ({major}, {minor}) is no version")));
+        }
+        if let Some((kind, number)) = dl_device.filter(|device| *device != (i64::from(DLPACK_CPU), 0)) {
             let message = format!("the memory is on device (1, 0), and ({kind}, {number}) was asked for");
             return Err(PyBufferError::new_err(message));
         }
@@ -291,6 +298,16 @@ fn needed<'py>(py: Python<'py>, name: &str, what_for: &str) -> PyResult<Bound<'p
             return PyModuleNotFoundError::new_err(format!("{}: {what_for}", error.value(py)));
         }
         error
+    })
+}
+
+/// Two numbers, as DLPack names versions and devices.
+fn pair(given: &Bound<'_, PyAny>, name: &str) -> PyResult<(i64, i64)> {
+    given.extract().map_err(|error: PyErr| {
+        if error.is_instance_of::<PyOverflowError>(given.py()) {
+            return PyValueError::new_err(format!("{name}: {given} does not fit 64 bits"));
+        }
+        PyTypeError::new_err(format!("{name}: a tuple of two ints is needed, not {given}"))
     })
 }
 

@@ -8,8 +8,9 @@ use bufabi_core::{Access, DType, DescriptorError, OwnerInstanceId, Tag, TensorEr
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBytes, PyInt, PyList, PyTuple, PyType};
+use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple, PyType};
 
+use crate::arrays::bytes_up_to;
 use crate::dtype;
 use crate::error::failed;
 
@@ -272,8 +273,16 @@ impl Numbers {
                 let found = given.get_type();
                 PyTypeError::new_err(format!("{name}: a sequence of ints is needed, not {found}"))
             })?;
-            let all = items.collect::<PyResult<Vec<_>>>()?;
-            Self::collect(all.len(), all.iter().enumerate().map(number))
+            // One more than there can be is enough: what gives its elements one by one may never end.
+            let (mut len, mut slots) = (0_usize, [0; MAX_NDIMS]);
+            for item in items.take(MAX_NDIMS.saturating_add(1)) {
+                let item = item?;
+                if let Some(slot) = slots.get_mut(len) {
+                    *slot = number((len, &item))?;
+                }
+                len = len.saturating_add(1);
+            }
+            Self::collect(len, slots.into_iter().map(Ok))
         }
     }
 
@@ -309,14 +318,44 @@ pub(crate) fn owner_instance_id(given: &Bound<'_, PyAny>) -> PyResult<OwnerInsta
     })
 }
 
-/// The bytes of an object: those of `bytes` where they lie, and a copy of what somebody else might write.
+/// The elements of a sequence, read one by one and at most so many: what it says of its own length is not believed, and it may never
+/// end. A str is no sequence of anything here.
+pub(crate) fn several<'py, T>(
+    given: &Bound<'py, PyAny>,
+    name: &str,
+    most: usize,
+    mut read: impl FnMut(Bound<'py, PyAny>) -> PyResult<T>,
+) -> PyResult<Vec<T>> {
+    let needed = || PyTypeError::new_err(format!("{name}: a sequence is needed, not {}", given.get_type()));
+    if given.is_instance_of::<PyString>() {
+        return Err(needed());
+    }
+    let mut all = Vec::new();
+    for item in given.try_iter().map_err(|error| type_error(given.py(), error, needed))? {
+        if all.len() >= most {
+            return Err(PyValueError::new_err(format!("{name}: there are more than {most}")));
+        }
+        all.push(read(item?)?);
+    }
+    Ok(all)
+}
+
+/// What is no sequence says so by the parameter's name; what another one raised on the way stays.
+fn type_error(py: Python<'_>, error: PyErr, needed: impl FnOnce() -> PyErr) -> PyErr {
+    if error.is_instance_of::<PyTypeError>(py) { needed() } else { error }
+}
+
+/// The bytes of an object: those of `bytes` where they lie, and a copy of what somebody else might write. More than `most` are refused
+/// before they are copied.
 pub(crate) fn with_bytes<R>(
     given: &Bound<'_, PyAny>,
+    most: usize,
+    refused: impl FnOnce(usize) -> PyErr,
     work: impl FnOnce(&[u8]) -> PyResult<R>,
 ) -> PyResult<R> {
     if let Ok(bytes) = given.cast::<PyBytes>() {
         return work(bytes.as_bytes());
     }
-    let view = pyo3::buffer::PyBuffer::<u8>::get(given)?;
-    work(&view.to_vec(given.py())?)
+    let bytes = bytes_up_to(given, most, refused)?;
+    work(bytes.as_bytes())
 }

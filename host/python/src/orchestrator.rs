@@ -1,6 +1,6 @@
 //! The orchestrator that a run's function is given: it submits tasks in order, and allocates what they share.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bufabi_core::{Code, DType, Tag};
 use bufabi_host::kernels::{Call, Kernel};
@@ -11,13 +11,13 @@ use pyo3::types::PyTuple;
 
 use crate::error::with_rule;
 use crate::functions::name_of;
-use crate::number::{Numbers, Value};
+use crate::number::{Numbers, Value, several};
 use crate::refusal::Refusal;
 use crate::started::Started;
 use crate::task_args::PyTaskArgs;
 use crate::tensor::PyTensor;
 use crate::told::refused;
-use crate::tree::{LeafKind, Named};
+use crate::tree::{LeafKind, MOST_NAMED, Named};
 use crate::worker::PyWorker;
 
 /// Submits the tasks of one run, in order. Each begins when those that it waits for are done, which follows from the bytes that
@@ -151,6 +151,16 @@ enum What {
 /// A function that was registered while the workers were forked.
 const UNKNOWN: Refusal = Refusal::Runtime("the function was registered while the workers were forked");
 
+/// The arguments of a group's members.
+fn members<'py>(args: &Bound<'py, PyAny>) -> PyResult<Vec<PyRef<'py, PyTaskArgs>>> {
+    several(args, "args", MOST_NAMED, |member| Ok(member.cast_into::<PyTaskArgs>()?.try_borrow()?))
+}
+
+/// Who runs them, if that is said.
+fn workers_of<'py>(workers: Option<&Bound<'py, PyAny>>) -> PyResult<Option<Vec<Bound<'py, PyAny>>>> {
+    workers.map(|workers| several(workers, "workers", MOST_NAMED, Ok)).transpose()
+}
+
 #[pymethods]
 impl PyOrchestrator {
     /// Submits a task for a chip: a kernel by its name. The chip is named by its place among the chips, or by its path. Else it is the one
@@ -189,9 +199,10 @@ impl PyOrchestrator {
         &self,
         py: Python<'_>,
         kernel: &Bound<'_, PyAny>,
-        args: Vec<PyRef<'_, PyTaskArgs>>,
-        workers: Option<Vec<Bound<'_, PyAny>>>,
+        args: &Bound<'_, PyAny>,
+        workers: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
+        let (args, workers) = (members(args)?, workers_of(workers)?);
         self.submit(py, LeafKind::Chip, kernel, &args, workers.as_deref())
     }
 
@@ -202,9 +213,10 @@ impl PyOrchestrator {
         &self,
         py: Python<'_>,
         function: &Bound<'_, PyAny>,
-        args: Vec<PyRef<'_, PyTaskArgs>>,
-        workers: Option<Vec<Bound<'_, PyAny>>>,
+        args: &Bound<'_, PyAny>,
+        workers: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<u64> {
+        let (args, workers) = (members(args)?, workers_of(workers)?);
         self.submit(py, LeafKind::Sub, function, &args, workers.as_deref())
     }
 
@@ -227,7 +239,7 @@ impl PyOrchestrator {
     /// A scope, for `with`: what `alloc` gives in it is let go of at its end, each when the last task that names it is done.
     /// Entering it is a RuntimeError when the run's function has returned.
     fn scope(slf: &Bound<'_, Self>) -> PyScope {
-        PyScope { orchestrator: slf.clone().unbind() }
+        PyScope { orchestrator: slf.clone().unbind(), depth: AtomicUsize::new(0) }
     }
 
     /// The worker that runs the tasks.
@@ -237,16 +249,24 @@ impl PyOrchestrator {
     }
 }
 
-/// A part of a run, at whose end what was allocated in it is let go of.
+/// A part of a run, at whose end what was allocated in it is let go of. Scopes end in the reverse of the order in which they began, each
+/// once for each time that it was entered: anything else is a RuntimeError, and nothing has changed.
 #[pyclass(frozen, name = "Scope", module = "bufabi")]
 pub(crate) struct PyScope {
     orchestrator: Py<PyOrchestrator>,
+    /// Its place among those that are open, the run's own being 0: that of one which is not open.
+    depth: AtomicUsize,
 }
 
 #[pymethods]
 impl PyScope {
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
-        slf.get().orchestrator.get().with(slf.py(), |started| {
+        let scope = slf.get();
+        scope.orchestrator.get().with(slf.py(), |started| {
+            if scope.depth.load(Ordering::Relaxed) != 0 {
+                return Err(Refusal::Runtime("scope: it is open, and is not entered twice at once"));
+            }
+            scope.depth.store(started.scopes.len(), Ordering::Relaxed);
             started.scopes.push(Vec::new());
             Ok(())
         })?;
@@ -255,7 +275,17 @@ impl PyScope {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyTuple>) -> PyResult<()> {
-        let ended = self.orchestrator.get().with(py, |started| Ok(started.scopes.pop()))?;
+        let ended = self.orchestrator.get().with(py, |started| {
+            let depth = self.depth.load(Ordering::Relaxed);
+            if depth == 0 {
+                return Err(Refusal::Runtime("scope: it was not entered, or has ended"));
+            }
+            if started.scopes.len() != depth.saturating_add(1) {
+                return Err(Refusal::Runtime("scope: one that began in it has not ended, and ends first"));
+            }
+            self.depth.store(0, Ordering::Relaxed);
+            Ok(started.scopes.pop())
+        })?;
         drop(ended);
         Ok(())
     }

@@ -1,14 +1,12 @@
 //! `ImportRegistry`: what an endpoint of this process was handed, each identity mapped once.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bufabi_core::wire::backend::{AddressSpace, BackendKind};
 use bufabi_core::wire::chip_args::MaterializeError;
 use bufabi_core::wire::record::Holds;
 use bufabi_core::{
-    Blob, ChipStorageTaskArgs, ChipTensor, Descriptor, Identity, OwnerInstanceId, RawDescriptor, RawTensor,
-    Tensor,
+    Blob, ChipStorageTaskArgs, ChipTensor, Descriptor, OwnerInstanceId, RawDescriptor, RawTensor, Tensor,
 };
 use bufabi_host::backend::fork_cow::ForkCow;
 use bufabi_host::backend::fork_shm::ForkShm;
@@ -29,8 +27,9 @@ use crate::endpoint::here;
 use crate::error::{Coded, OrRaise, failed, raise};
 use crate::identity::{PyIdentity, hash_of_text};
 use crate::mapped_arg::{PyMappedArgs, Reach};
-use crate::number::{self, owner_instance_id, with_bytes};
-use crate::task_args::PyTaskArgs;
+use crate::number::{self, owner_instance_id};
+use crate::on_chip::OnChip;
+use crate::task_args::{PyTaskArgs, with_blob};
 use crate::tensor::PyTensor;
 
 /// Which endpoint resolves: the host CPU of this process, or a chip, whose own device memory it reaches as well. The chip's name is
@@ -90,7 +89,7 @@ pub(crate) struct PyImportRegistry {
     consumer: Consumer,
     chip: Option<OwnerInstanceId>,
     /// What is known of the chip's own memory, which nobody maps.
-    on_chip: Mutex<HashMap<Identity, Descriptor>>,
+    on_chip: Mutex<OnChip>,
 }
 
 /// What a backing was resolved to.
@@ -123,7 +122,7 @@ impl PyImportRegistry {
         Ok(Self { consumer, chip: None, on_chip: Mutex::default() })
     }
 
-    fn on_chip(&self) -> MutexGuard<'_, HashMap<Identity, Descriptor>> {
+    fn on_chip(&self) -> MutexGuard<'_, OnChip> {
         // Every step on it is whole, so a panic elsewhere leaves it as it should be.
         self.on_chip.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,9 +148,8 @@ impl PyImportRegistry {
         if identity.owner_instance_id() != chip {
             return Err(not_ours);
         }
-        let mut known = self.on_chip();
-        let fields = known.entry(identity).or_insert(*descriptor).differences(descriptor);
-        if fields.is_empty() { Ok(base.get()) } else { Err(ImportError::Conflict { identity, fields }) }
+        self.on_chip().meet(descriptor)?;
+        Ok(base.get())
     }
 
     /// The blob's tensors as memory of this process.
@@ -250,21 +248,21 @@ impl PyImportRegistry {
     /// A blob's tensors as memory of this process, and its scalars. A blob that breaks a rule, and a tensor that this CPU does not reach,
     /// are a ValueError that names the argument; the other errors are those of `resolve`.
     fn mapped_args_from_blob(&self, blob: &Bound<'_, PyAny>) -> PyResult<PyMappedArgs> {
-        with_bytes(blob, |bytes| self.map_blob(&Blob::from_bytes(bytes).or_raise()?))
+        with_blob(blob, |bytes| self.map_blob(&Blob::from_bytes(bytes).or_raise()?))
     }
 
     /// Drops what was mapped for an identity. That nothing was is no error; while views of it are alive it is a BufferError, and
     /// the mapping stays.
     fn unregister(&self, identity: PyRef<'_, PyIdentity>) -> PyResult<()> {
         self.consumer.release(identity.0).or_raise()?;
-        self.on_chip().remove(&identity.0);
+        self.on_chip().forget(identity.0);
         Ok(())
     }
 
     /// Drops every mapping, trying all. While views are alive it is a BufferError, and those that it names stay for another try.
     /// Nothing new is resolved from now on.
     fn close(&self) -> PyResult<()> {
-        self.on_chip().clear();
+        self.on_chip().close();
         self.consumer.close().or_raise()
     }
 
@@ -315,7 +313,7 @@ pub(crate) fn materialize_task_args(
     blob: &Bound<'_, PyAny>,
     registry: &Bound<'_, PyAny>,
 ) -> PyResult<PyChipStorageTaskArgs> {
-    with_bytes(blob, |bytes| {
+    with_blob(blob, |bytes| {
         let blob = Blob::from_bytes(bytes).or_raise()?;
         if let Ok(registry) = registry.cast::<PyImportRegistry>() {
             return registry.get().chip_arguments(&blob);

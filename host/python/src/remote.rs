@@ -15,7 +15,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
-use crate::arrays::bytes_of;
+use crate::arrays::{bytes_of, bytes_up_to};
 use crate::endpoint::here;
 use crate::error::{OrRaise, failed, with_rule};
 use crate::mapped_arg::{PyMappedArg, Reach, no_such, position};
@@ -85,23 +85,31 @@ impl Transport for Carrier<'_, '_> {
 
     fn read(&self, address: u64, remote_key: u64, out: &mut [u8]) -> Result<(), TransportError> {
         let read = || {
-            let bytes = bytes_of(&self.object.call_method1("read", (address, remote_key, out.len()))?)?;
-            if bytes.len() != out.len() {
-                let (found, expected) = (bytes.len(), out.len());
+            let expected = out.len();
+            let others = |found| {
                 let message =
                     format!("read: the transport gave {found} bytes, and {expected} were asked for");
-                return Err(PyValueError::new_err(message));
-            }
-            Ok(bytes)
+                PyValueError::new_err(message)
+            };
+            let given = self.object.call_method1("read", (address, remote_key, expected))?;
+            let bytes = bytes_up_to(&given, expected, others)?;
+            let found = bytes.as_bytes().len();
+            if found == expected { Ok(bytes) } else { Err(others(found)) }
         };
         let bytes = self.keep(read())?;
-        out.copy_from_slice(&bytes);
+        out.copy_from_slice(bytes.as_bytes());
         Ok(())
     }
 
     fn write(&self, address: u64, remote_key: u64, bytes: &[u8]) -> Result<(), TransportError> {
-        let data = PyBytes::new(self.object.py(), bytes);
-        self.keep(self.object.call_method1("write", (address, remote_key, data))).map(drop)
+        let write = || {
+            let data = PyBytes::new_with(self.object.py(), bytes.len(), |data| {
+                data.copy_from_slice(bytes);
+                Ok(())
+            })?;
+            self.object.call_method1("write", (address, remote_key, data))
+        };
+        self.keep(write()).map(drop)
     }
 }
 
@@ -150,7 +158,7 @@ impl PyRemoteArgs {
         tag: Value<Tag>,
         data: &Bound<'_, PyAny>,
     ) -> PyResult<usize> {
-        let index = self.arguments.add_inline(&tensor.0, tag.0, &bytes_of(data)?);
+        let index = self.arguments.add_inline(&tensor.0, tag.0, bytes_of(data)?.as_bytes());
         self.added(index)
     }
 

@@ -1,12 +1,13 @@
 //! `Sidecar` and `Registration`: where the bytes of a tensor of another machine are.
 
 use bufabi_core::wire::backend::AddressSpace;
-use bufabi_host::remote::{Reach, Registration, Sidecar};
+use bufabi_host::remote::{MAX_INLINE, Reach, Registration, Sidecar, SidecarError};
+use pyo3::PyTypeInfo;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyTuple};
 
-use crate::error::OrRaise;
+use crate::error::{OrRaise, failed};
 use crate::identity::{PyIdentity, hash_of_text};
 use crate::number::{self, Value, with_bytes};
 use crate::tensor::PyTensor;
@@ -56,12 +57,12 @@ impl PyRegistration {
         format!("Registration(address={address:#x}, remote_key={remote_key:#x}, nbytes={nbytes})")
     }
 
-    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let fields = PyDict::new(py);
         fields.set_item("address", self.0.address)?;
         fields.set_item("remote_key", self.0.remote_key)?;
         fields.set_item("nbytes", self.0.nbytes)?;
-        Ok((PyTuple::empty(py), fields))
+        by_keywords::<Self>(py, fields)
     }
 }
 
@@ -90,7 +91,13 @@ impl PySidecar {
                 let (address, remote_key) = (number::address(address)?, number::remote_key(remote_key)?);
                 Reach::Remote { address, remote_key }
             }
-            (None, None, Some(data)) => with_bytes(data, |bytes| Ok(Reach::Inline(bytes.into())))?,
+            (None, None, Some(data)) => {
+                let too_many = |found| failed(&SidecarError::InlineSize { found, limit: MAX_INLINE });
+                with_bytes(data, MAX_INLINE, too_many, |bytes| match bytes.len() {
+                    ..=MAX_INLINE => Ok(Reach::Inline(bytes.into())),
+                    found => Err(too_many(found)),
+                })?
+            }
             (None | Some(_), None | Some(_), None | Some(_)) => {
                 return Err(PyTypeError::new_err("a sidecar has an address and a remote_key, or data"));
             }
@@ -170,7 +177,7 @@ impl PySidecar {
         format!("Sidecar({identity}, byte_offset={byte_offset}, nbytes={nbytes}, {reach})")
     }
 
-    fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyTuple>, Bound<'py, PyDict>)> {
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let fields = PyDict::new(py);
         fields.set_item("address_space", self.address_space())?;
         fields.set_item("identity", self.identity())?;
@@ -179,6 +186,15 @@ impl PySidecar {
         fields.set_item("address", self.address())?;
         fields.set_item("remote_key", self.remote_key())?;
         fields.set_item("data", self.data(py))?;
-        Ok((PyTuple::empty(py), fields))
+        by_keywords::<Self>(py, fields)
     }
+}
+
+/// How what is made by keywords is pickled, with any protocol.
+fn by_keywords<'py, T: PyTypeInfo>(
+    py: Python<'py>,
+    fields: Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let make = py.import("copyreg")?.getattr("__newobj_ex__")?;
+    (make, (py.get_type::<T>(), PyTuple::empty(py), fields)).into_pyobject(py)
 }

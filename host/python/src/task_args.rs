@@ -2,14 +2,16 @@
 
 use bufabi_core::task_args::Scratch;
 use bufabi_core::wire::blob::{self, encoded_size};
+use bufabi_core::wire::chip_args::MAX_TENSORS;
 use bufabi_core::{Blob, DType, Tag, TaskArgs, Tensor};
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
+use crate::arrays::writable_bytes;
 use crate::error::{OrRaise, failed};
 use crate::mapped_arg::{no_such, position};
-use crate::number::{self, Value, with_bytes};
+use crate::number::{self, Value, several, with_bytes};
 use crate::scalar::{scalar_bits, scalar_value};
 use crate::tensor::PyTensor;
 
@@ -131,14 +133,27 @@ impl PyTaskArgs {
         Ok((encoded(py, &self.0)?, PyTuple::new(py, tags)?))
     }
 
-    fn __setstate__(&mut self, state: (Bound<'_, PyBytes>, Vec<Value<Tag>>)) -> PyResult<()> {
+    /// One that is empty, and its state: so it goes with any protocol.
+    fn __reduce__<'py>(slf: PyRef<'py, Self>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = slf.py();
+        (py.get_type::<Self>(), PyTuple::empty(py), slf.__getstate__(py)?).into_pyobject(py)
+    }
+
+    fn __setstate__(&mut self, state: (Bound<'_, PyBytes>, Bound<'_, PyAny>)) -> PyResult<()> {
         let (blob, tags) = state;
+        let tags = several(&tags, "tags", MAX_TENSORS, |tag| tag.extract::<Value<Tag>>())?;
         let mut arguments = from_blob(blob.as_bytes())?;
         for (index, tag) in tags.iter().enumerate() {
             arguments.set_tag(index, tag.0).or_raise()?;
         }
         self.0 = arguments;
         Ok(())
+    }
+
+    /// The same tensors, tags and scalars, in the same order. What can change has no hash.
+    fn __eq__(&self, other: PyRef<'_, Self>) -> bool {
+        let (here, there) = (&self.0, &other.0);
+        (here.tensors(), here.tags(), here.scalars()) == (there.tensors(), there.tags(), there.scalars())
     }
 
     fn __len__(&self) -> usize {
@@ -164,16 +179,12 @@ pub(crate) fn write_blob<'py>(
     let encoded = encoded(py, &args.0)?;
     let Some(into) = into else { return Ok(encoded.into_any()) };
     let (size, tensors, scalars) = (encoded.as_bytes().len(), args.0.tensors().len(), args.0.scalars().len());
-    let place = pyo3::buffer::PyBuffer::<u8>::get(into)?;
-    let available = place.len_bytes();
+    // Python writes it itself, through a view of the object: what it does with views of ours, it does here.
+    let view = writable_bytes(into)?;
+    let available = view.len()?;
     if available < size {
         return Err(failed(&blob::EncodeError { tensors, scalars, available }));
     }
-    if place.readonly() {
-        return Err(PyBufferError::new_err("into: the object is read-only"));
-    }
-    // Python writes it itself, through a view of the object: what it does with views of ours, it does here.
-    let view = py.import("builtins")?.getattr("memoryview")?.call1((into,))?;
     view.set_item(pyo3::types::PySlice::new(py, 0, isize::try_from(size)?, 1), encoded)?;
     Ok(size.into_pyobject(py)?.into_any())
 }
@@ -182,7 +193,7 @@ pub(crate) fn write_blob<'py>(
 /// is set.
 #[pyfunction]
 pub(crate) fn read_args_from_blob(blob: &Bound<'_, PyAny>) -> PyResult<PyTaskArgs> {
-    with_bytes(blob, |bytes| from_blob(bytes).map(PyTaskArgs))
+    with_blob(blob, |bytes| from_blob(bytes).map(PyTaskArgs))
 }
 
 /// The blob of some arguments.
@@ -191,6 +202,12 @@ fn encoded<'py>(py: Python<'py>, args: &TaskArgs) -> PyResult<Bound<'py, PyBytes
     let size = encoded_size(tensors.len(), scalars.len());
     let size = size.ok_or_else(|| PyValueError::new_err("too_many_arguments: more than two counts tell"))?;
     PyBytes::new_with(py, size, |bytes| blob::encode(tensors, scalars, bytes).or_raise().map(|_| ()))
+}
+
+/// The bytes of a blob, behind which others may lie.
+pub(crate) fn with_blob<R>(blob: &Bound<'_, PyAny>, work: impl FnOnce(&[u8]) -> PyResult<R>) -> PyResult<R> {
+    // There is no more than Python itself counts; what does not fit the machine is a MemoryError.
+    with_bytes(blob, usize::MAX, |_| PyMemoryError::new_err("blob"), work)
 }
 
 /// The arguments of a blob, without tags.

@@ -1,13 +1,13 @@
 //! `Tensor`: a whole descriptor and a strided view, as a task argument.
 
 use bufabi_core::overlap::may_overlap_itself;
-use bufabi_core::{Access, DType, Tensor, View};
+use bufabi_core::{Access, DType, RawTensor, Tensor, TensorError, View};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use crate::descriptor::PyDescriptor;
-use crate::error::OrRaise;
+use crate::error::{OrRaise, failed};
 use crate::identity::{PyIdentity, pickled};
 use crate::number::{self, Numbers, Value, with_bytes};
 
@@ -62,7 +62,8 @@ impl PyTensor {
     /// The tensor of exactly 144 bytes, which are checked: the first rule that is broken is a ValueError.
     #[staticmethod]
     fn from_bytes(data: &Bound<'_, PyAny>) -> PyResult<Self> {
-        with_bytes(data, |bytes| Tensor::decode(bytes).or_raise().map(Self))
+        let size = |found| failed(&TensorError::Size { found });
+        with_bytes(data, size_of::<RawTensor>(), size, |bytes| Tensor::decode(bytes).or_raise().map(Self))
     }
 
     /// The 144 bytes, padding and tails zero.

@@ -19,6 +19,7 @@ use crate::identity::PyIdentity;
 use crate::number::{self, Enumeration, Given, Kept, Value, out_of_range};
 use crate::task_args::PyTaskArgs;
 use crate::tracked_task::{PyEdge, PyTrackedTask, Tracked};
+use crate::tree::MOST_NAMED;
 
 /// Tasks of one tracker, at most: what it takes is allocated at once, a few kilobytes for each.
 const MOST_TASKS: u32 = 1 << 20;
@@ -125,8 +126,15 @@ fn arguments(args: &Bound<'_, PyAny>) -> PyResult<Vec<Argument>> {
     let needed = |found: &Bound<'_, PyAny>| {
         PyTypeError::new_err(format!("args: a TaskArgs or several are needed, not {}", found.get_type()))
     };
-    for member in args.try_iter().map_err(|_| needed(args))? {
+    for (number, member) in args.try_iter().map_err(|_| needed(args))?.enumerate() {
         let member = member?;
+        if number >= MOST_NAMED {
+            return Err(PyValueError::new_err(format!("args: there are more than {MOST_NAMED}")));
+        }
+        if all.len() > ARGUMENTS {
+            // More than any task has: the tracker says so.
+            break;
+        }
         let member = member.extract::<PyRef<'_, PyTaskArgs>>().map_err(|_| needed(&member))?;
         add_arguments(&member, &mut all);
     }

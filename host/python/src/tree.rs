@@ -14,6 +14,8 @@ const LOWEST: u32 = 3;
 const HIGHEST: u32 = 16;
 /// Workers of one kind below one host, at most.
 pub(crate) const MOST: usize = 1024;
+/// Workers, members or parts that one call names, at most: more than any host has workers.
+pub(crate) const MOST_NAMED: usize = 1 << 16;
 
 /// What lies below a worker, before it is started.
 #[derive(Clone, Debug)]

@@ -9,22 +9,22 @@ use pyo3::prelude::*;
 use pyo3::pyclass::{PyTraverseError, PyVisit};
 use pyo3::types::{PyBytes, PyDict, PySlice, PyTuple};
 
-use crate::arrays::{bytes_of, memory_and_view, writable_bytes};
+use crate::arrays::{memory_and_view, writable_bytes};
 use crate::buffer::{PyBuffer, deadline, wrap_memory};
 use crate::device::chips_of;
-use crate::device_buffer::{PyDeviceBuffer, place_of};
+use crate::device_buffer::{PyDeviceBuffer, bytes_for, check_length, place_of};
 use crate::domain::{PyDomain, parts_of};
 use crate::endpoint::here;
 use crate::error::OrRaise;
 use crate::guarded::Guarded;
 use crate::mapped_arg::{PyMappedArg, Reach};
-use crate::number::{self, Numbers, Value};
+use crate::number::{self, Numbers, Value, several};
 use crate::orchestrator::PyOrchestrator;
 use crate::refusal::Refusal;
 use crate::report::PyTaskReport;
 use crate::started::{Ended, Started};
 use crate::tensor::PyTensor;
-use crate::tree::{Named, Tree};
+use crate::tree::{MOST, MOST_NAMED, Named, Tree};
 use crate::worker_state::State;
 
 /// A host process with workers below it: chips, sub-workers that run functions of Python, and hosts one level down.
@@ -57,11 +57,13 @@ impl PyWorker {
         #[pyo3(from_py_with = number::level)] level: u32,
         chips: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = number::subs)] subs: u32,
-        children: Option<Vec<Py<Self>>>,
+        children: Option<&Bound<'_, PyAny>>,
         #[pyo3(from_py_with = number::nbytes)] heap_nbytes: u64,
     ) -> PyResult<Self> {
         let chips = chips.map_or_else(|| Ok(Vec::new()), chips_of)?;
-        let children = children.unwrap_or_default();
+        let child = |child: Bound<'_, PyAny>| Ok(child.cast_into::<Self>()?.unbind());
+        let children =
+            children.map_or_else(|| Ok(Vec::new()), |all| several(all, "children", MOST, child))?;
         let mut trees = Vec::with_capacity(children.len());
         for child in &children {
             let child = child.get();
@@ -296,11 +298,11 @@ impl PyWorker {
         &self,
         py: Python<'_>,
         memory: PyRef<'_, PyDeviceBuffer>,
-        workers: Vec<Bound<'_, PyAny>>,
+        workers: &Bound<'_, PyAny>,
         timeout: f64,
     ) -> PyResult<()> {
         let (buffer, until) = (memory.0, deadline(timeout)?);
-        let workers = named(&workers)?;
+        let workers = several(workers, "workers", MOST_NAMED, |worker| Named::read(Some(&worker)))?;
         self.ask_started(py, |started| {
             let chips = started.chips(&workers)?;
             started.ask(buffer.worker(), |workers| workers.permit(&buffer, &chips, until))
@@ -314,12 +316,12 @@ impl PyWorker {
     fn create_domain(
         &self,
         py: Python<'_>,
-        workers: Vec<Bound<'_, PyAny>>,
+        workers: &Bound<'_, PyAny>,
         parts: &Bound<'_, PyAny>,
         timeout: f64,
     ) -> PyResult<PyDomain> {
         let (parts, until) = (parts_of(parts)?, deadline(timeout)?);
-        let workers = named(&workers)?;
+        let workers = several(workers, "workers", MOST_NAMED, |worker| Named::read(Some(&worker)))?;
         let made = self.ask_startable(py, |started| {
             let chips = started.chips(&workers)?;
             started.create_domain(&chips, &parts, until)
@@ -373,11 +375,12 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<()> {
         let ((identity, start), until) = (place_of(target)?, deadline(timeout)?);
-        let bytes = bytes_of(data)?;
+        let bytes = bytes_for(target, start.saturating_add(byte_offset), data)?;
+        let bytes = bytes.as_bytes();
         let at = start.saturating_add(byte_offset);
         self.ask_started(py, |started| {
             let chip = started.chip_of(identity)?;
-            started.ask(chip, |workers| workers.fill(chip, identity, at, &bytes, until))
+            started.ask(chip, |workers| workers.fill(chip, identity, at, bytes, until))
         })
     }
 
@@ -393,11 +396,12 @@ impl PyWorker {
         timeout: f64,
     ) -> PyResult<()> {
         let ((identity, start), until) = (place_of(target)?, deadline(timeout)?);
-        let bytes = bytes_of(data)?;
+        let bytes = bytes_for(target, start.saturating_add(byte_offset), data)?;
+        let bytes = bytes.as_bytes();
         let at = start.saturating_add(byte_offset);
         self.ask_started(py, |started| {
             let chip = started.chip_of(identity)?;
-            started.ask(chip, |workers| workers.copy_to(chip, identity, at, &bytes, until))
+            started.ask(chip, |workers| workers.copy_to(chip, identity, at, bytes, until))
         })
     }
 
@@ -414,13 +418,16 @@ impl PyWorker {
     ) -> PyResult<()> {
         let ((identity, start), until) = (place_of(source)?, deadline(timeout)?);
         let place = writable_bytes(into)?;
-        let mut bytes = vec![0; place.len()?];
-        let at = start.saturating_add(byte_offset);
-        self.ask_started(py, |started| {
-            let chip = started.chip_of(identity)?;
-            started.ask(chip, |workers| workers.copy_from(chip, identity, at, &mut bytes, until))
+        let (at, length) = (start.saturating_add(byte_offset), place.len()?);
+        check_length(source, at, length)?;
+        // A MemoryError where there is no room for them.
+        let bytes = PyBytes::new_with(py, length, |bytes| {
+            self.ask_started(py, |started| {
+                let chip = started.chip_of(identity)?;
+                started.ask(chip, |workers| workers.copy_from(chip, identity, at, bytes, until))
+            })
         })?;
-        place.set_item(PySlice::full(py), PyBytes::new(py, &bytes))
+        place.set_item(PySlice::full(py), bytes)
     }
 
     /// Every leaf's path, and the number of its process.
@@ -509,9 +516,4 @@ impl PyWorker {
         self.functions
             .with(py, |functions| functions.iter().position(|known| known.as_ptr().addr() == sought))
     }
-}
-
-/// How workers are named.
-fn named(workers: &[Bound<'_, PyAny>]) -> PyResult<Vec<Named>> {
-    workers.iter().map(|worker| Named::read(Some(worker))).collect()
 }

@@ -188,6 +188,10 @@ impl Consumer {
         mut state: MutexGuard<'a, State>,
         descriptor: &Descriptor,
     ) -> Result<Import, ImportError> {
+        // That holds for what needs no mapping as well.
+        if state.is_closed {
+            return Err(ImportError::Closed);
+        }
         let (identity, access) = (descriptor.identity(), descriptor.access());
         let own =
             self.endpoint.as_ref().filter(|own| own.owner_instance_id() == identity.owner_instance_id());

@@ -3,6 +3,7 @@
 
 use core::mem::ManuallyDrop;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bufabi_core::owner_table::OwnerTableFull;
 use bufabi_core::wire::body::Body;
@@ -123,7 +124,9 @@ impl Entry<'_> {
             resource: made.resource,
             is_abandoned: false,
         };
+        let unfound = endpoint.0.is_withdrawn.load(Ordering::Relaxed).then(|| entered.resource.take());
         drop(table);
+        drop(unfound);
         // It means something now.
         let _ = ManuallyDrop::new(self);
         Ok(Buffer::new(endpoint.clone(), descriptor, mapping))

@@ -12,6 +12,7 @@ mod shareable;
 mod tests;
 mod wrapped;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bufabi_core::owner_table::{LookupError, OwnerSlot, OwnerTable};
@@ -50,6 +51,8 @@ struct Shared {
     /// Told whenever nothing holds some buffer any more.
     idle: Idle,
     wraps: Wraps,
+    /// Nobody is to find anything of it any more; changed while the table is locked.
+    is_withdrawn: AtomicBool,
 }
 
 type Table = OwnerTable<Backing, Box<[OwnerSlot<Backing>]>>;
@@ -76,6 +79,7 @@ impl Endpoint {
             table: Mutex::new(OwnerTable::new(owner_instance_id, slots)),
             idle: Idle::default(),
             wraps: Wraps::default(),
+            is_withdrawn: AtomicBool::new(false),
         })))
     }
 

@@ -113,6 +113,27 @@ impl Endpoint {
         }
     }
 
+    /// The process is about to end: takes back what others would find of it then, names and handles, whoever still has the buffers.
+    /// Mappings and views stay. What is made from now on is found by nobody. In a fork of its maker nothing happens.
+    pub fn withdraw(&self) {
+        if self.check_process().is_err() {
+            return;
+        }
+        let mut table = self.table();
+        self.0.is_withdrawn.store(true, Ordering::Relaxed);
+        let identities: Vec<Identity> = table.iter().map(|(identity, _)| identity).collect();
+        let resources: Vec<_> = identities
+            .into_iter()
+            .filter_map(|identity| table.get_mut(identity).ok()?.resource.take())
+            .collect();
+        drop(table);
+        for mut resource in resources {
+            resource.revoke();
+            // What is refused stays for a sweep.
+            let _ = resource.free();
+        }
+    }
+
     /// Tasks that held these are done: whoever waits for that is told, and what was abandoned goes with its last task.
     pub(super) fn let_go(&self, identities: &[Identity]) {
         let mut abandoned = Vec::new();

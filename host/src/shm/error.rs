@@ -24,6 +24,13 @@ pub enum ShmError {
         /// Bytes that it, or where it has no limit the machine, had left before; `None` when those were enough.
         available: Option<u64>,
     },
+    /// The machine lets no file have so many bytes: a limit of this process, or its file system's.
+    FileTooLarge {
+        /// The bytes asked for.
+        nbytes: u64,
+        /// What was refused.
+        error: OsError,
+    },
     /// No file descriptor is left.
     NoFileDescriptor(OsError),
     /// No address space, or no further mapping, is left.
@@ -78,7 +85,7 @@ impl ShmError {
             libc::ENOSPC | libc::EDQUOT => Self::NoSpace { nbytes, available: None },
             libc::ENOMEM if error.call == "mmap" => Self::NoAddressSpace { nbytes },
             libc::ENOMEM => Self::NoSpace { nbytes, available: None },
-            libc::EFBIG => Self::NbytesTooLarge { nbytes },
+            libc::EFBIG => Self::FileTooLarge { nbytes, error },
             libc::EMFILE | libc::ENFILE => Self::NoFileDescriptor(error),
             libc::EEXIST => Self::NameTaken { name },
             libc::ENOENT => Self::NotFound { name },
@@ -104,7 +111,7 @@ impl ShmError {
             Self::NotAnObject { .. } => Code::ShmNotAnObject,
             Self::TooSmall { .. } => Code::ShmTooSmall,
             Self::NotPermitted { .. } => Code::NotPermitted,
-            Self::Os(error) => error.code(),
+            Self::FileTooLarge { error, .. } | Self::Os(error) => error.code(),
         }
     }
 }
@@ -114,7 +121,13 @@ impl fmt::Display for ShmError {
         match *self {
             Self::NbytesZero => f.write_str("a buffer has at least 1 byte"),
             Self::NbytesTooLarge { nbytes } => {
-                write!(f, "{nbytes} bytes are more than an address space holds, or a file may have")
+                write!(f, "{nbytes} bytes are more than an address space holds")
+            }
+            Self::FileTooLarge { nbytes, error } => {
+                write!(
+                    f,
+                    "{nbytes} bytes are more than a file may have, by RLIMIT_FSIZE or its file system: {error}"
+                )
             }
             Self::NoSpace { nbytes, available: Some(available) } => write!(
                 f,

@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(create_named(name, nbytes).unwrap_err(), ShmError::NbytesTooLarge { nbytes });
         let nbytes = 1 << 62;
         let error = create_named(name, nbytes).unwrap_err();
-        assert!(matches!(error, ShmError::NoSpace { .. } | ShmError::NbytesTooLarge { .. }), "{error}");
+        assert!(matches!(error, ShmError::NoSpace { .. } | ShmError::FileTooLarge { .. }), "{error}");
         assert_eq!(open(name, 1, Access::Read).unwrap_err(), ShmError::NotFound { name });
     }
 
