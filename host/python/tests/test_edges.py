@@ -58,7 +58,7 @@ with Worker(3, chips=1, subs=1) as worker:
     worker.permit(held, Liar())
     raises(ValueError, "workers: there are more than 65536", lambda: worker.permit(held, itertools.repeat(0)))
     raises(TypeError, "workers: a sequence is needed, not <class 'str'>", lambda: worker.permit(held, "chip0"))
-    assert worker.create_domain(Liar(), [64]).windows == ()
+    raises(ValueError, "workers: a domain is of one chip at least", lambda: worker.create_domain(Liar(), [64]))
     raises(ValueError, "parts: there are more than 65536", lambda: worker.create_domain([0], itertools.repeat(64)))
     def orchestration(orchestrator):
         raises(ValueError, "", lambda: orchestrator.submit_sub_group("copy", Liar()))
