@@ -24,6 +24,7 @@ mod on_chip;
 mod orchestrator;
 mod overlap;
 mod refusal;
+mod registered;
 mod registry;
 mod remote;
 mod report;

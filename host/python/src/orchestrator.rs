@@ -109,7 +109,7 @@ impl PyOrchestrator {
                 what.get_type()
             )));
         }
-        self.worker.get().place_of(py, what).map(What::Function).ok_or_else(|| {
+        self.worker.get().functions.place_of(py, what).map(What::Function).ok_or_else(|| {
             let message = format!("{what} was not registered before the workers were forked");
             PyKeyError::new_err(message)
         })
@@ -123,7 +123,7 @@ impl PyOrchestrator {
         let mut message =
             format!("there is no kernel {name:?} among {}", Kernel::ALL.map(Kernel::name).join(", "));
         if kind == LeafKind::Sub {
-            let functions = self.worker.get().functions(py);
+            let functions = self.worker.get().functions.all(py);
             let names = functions.iter().map(|function| name_of(py, function)).collect::<Vec<_>>();
             let mut named = (0..).zip(&names).filter(|(_, known)| *known == name).map(|(place, _)| place);
             match (named.next(), named.next()) {

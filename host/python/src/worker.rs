@@ -21,6 +21,7 @@ use crate::mapped_arg::{PyMappedArg, Reach};
 use crate::number::{self, Numbers, Value, several};
 use crate::orchestrator::PyOrchestrator;
 use crate::refusal::Refusal;
+use crate::registered::Registered;
 use crate::report::PyTaskReport;
 use crate::started::{Ended, Started};
 use crate::tensor::PyTensor;
@@ -43,9 +44,7 @@ pub(crate) struct PyWorker {
     /// The process that made it: the workers are its children.
     pub(crate) creator: u32,
     pub(crate) state: Guarded<State>,
-    /// What was registered, in order. Apart from the state, which a thread may hold while others of Python run: the collector of garbage
-    /// must find these every time it looks.
-    functions: Guarded<Vec<Py<PyAny>>>,
+    pub(crate) functions: Registered,
 }
 
 #[pymethods]
@@ -69,7 +68,7 @@ impl PyWorker {
             let child = child.get();
             child.check_process()?;
             let is_new = child.state.with(py, |state| matches!(state, State::New(named) if named.is_empty()));
-            if !is_new || child.functions.with(py, |functions| !functions.is_empty()) {
+            if !is_new || !child.functions.is_empty(py) {
                 let message = "children: one is started, closed, or has functions or memory of its own; the topmost worker has them all";
                 return Err(PyValueError::new_err(message));
             }
@@ -80,7 +79,7 @@ impl PyWorker {
             // It was new and without memory: nothing is dropped with it.
             child.get().with_state(py, |state| Ok(core::mem::replace(state, State::Closed)))?;
         }
-        let (state, functions) = (Guarded::new(State::New(Vec::new())), Guarded::new(Vec::new()));
+        let (state, functions) = (Guarded::new(State::New(Vec::new())), Registered::new());
         Ok(Self { tree, heap_nbytes, creator: current_pid(), state, functions })
     }
 
@@ -98,8 +97,7 @@ impl PyWorker {
         let late =
             "the workers were forked, and do not know what comes now: register before start() and run()";
         self.with_state(py, |state| state.check_new(late))?;
-        let known = function.clone_ref(py);
-        self.functions.with(py, |functions| functions.push(known));
+        self.functions.add(py, function.clone_ref(py));
         Ok(function)
     }
 
@@ -142,7 +140,7 @@ impl PyWorker {
         })?;
         let Some(named) = named else { return Ok(()) };
         // Nothing is locked: much of Python runs around a fork.
-        let (next, result) = match Started::spawn(py, &self.tree, self.heap_nbytes, self.functions(py)) {
+        let (next, result) = match Started::spawn(py, &self.tree, self.heap_nbytes, self.functions.all(py)) {
             Ok(mut started) => {
                 started.named = named;
                 (State::Started(Box::new(started)), Ok(()))
@@ -469,12 +467,11 @@ impl PyWorker {
 
     /// Functions may refer to the worker that they are registered with.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        let look = |functions: &Vec<_>| functions.iter().try_for_each(|known| visit.call(known));
-        self.functions.try_look(look).unwrap_or(Ok(()))
+        self.functions.traverse(&visit)
     }
 
     fn __clear__(&self, py: Python<'_>) {
-        drop(self.functions.with(py, core::mem::take));
+        self.functions.clear(py);
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -497,23 +494,5 @@ impl PyWorker {
             })
         });
         format!("Worker(level={}, {})", self.tree.level(), state.unwrap_or("another process's"))
-    }
-}
-
-impl PyWorker {
-    /// What was registered so far.
-    pub(crate) fn functions(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
-        // Taken out and put back: a reference to each is made where nothing is locked, and no Python runs in between.
-        let known = self.functions.with(py, core::mem::take);
-        let functions = known.iter().map(|function| function.clone_ref(py)).collect();
-        self.functions.with(py, |functions| *functions = known);
-        functions
-    }
-
-    /// The place of a function among those that were registered.
-    pub(crate) fn place_of(&self, py: Python<'_>, function: &Bound<'_, PyAny>) -> Option<usize> {
-        let sought = function.as_ptr().addr();
-        self.functions
-            .with(py, |functions| functions.iter().position(|known| known.as_ptr().addr() == sought))
     }
 }
