@@ -18,6 +18,7 @@ use super::parameter::{Out, OutSlice, apart_from, given, given_slice, span_of};
 use super::region::{RegionHandle, memory};
 use super::status::Status;
 use crate::region::{RegionMemory, SleepingClock};
+use crate::sys::memory::slots;
 use crate::sys::process::Process;
 
 /// The host's end of a queue. 0 is none.
@@ -29,13 +30,16 @@ pub struct QueueHandle {
 }
 
 struct End {
-    end: L3End<RegionMemory, Vec<u64>>,
+    end: L3End<RegionMemory, Box<[u64]>>,
     clock: SleepingClock,
     /// Where PAYLOAD is mapped; 0 when it is not.
     base: u64,
-    /// A message on its way to C.
-    bytes: Vec<u8>,
+    /// A piece of a message on its way to C.
+    piece: Box<[u8]>,
 }
+
+/// Bytes of a message that are on their way to C at once. A multiple of 8: pieces are whole words of the region.
+const PIECE: usize = 64 << 10;
 
 static TABLE: Table<Mutex<End>> = Table::new(Kind::Queue);
 
@@ -86,7 +90,7 @@ enum Refused {
 
 impl Refused {
     /// What to wait for, when it may go through later.
-    fn watch(&self, end: &L3End<RegionMemory, Vec<u64>>) -> Option<Watch> {
+    fn watch(&self, end: &L3End<RegionMemory, Box<[u64]>>) -> Option<Watch> {
         match self {
             Self::Send(SendError::TimedOut(_)) => Some(end.room_watch()),
             Self::Receive(ReceiveError::TimedOut) => Some(end.message_watch()),
@@ -130,9 +134,15 @@ impl End {
             let (needed, capacity) = (place.nbytes, out.len());
             return Err(not_received(ReceiveError::TooSmall { needed, capacity }));
         }
-        self.bytes.resize(needed, 0);
-        self.end.read_into(handle, &mut self.bytes).map_err(not_received)?;
-        out.set(&self.bytes);
+        // What is the caller's is no slice of ours, and a message may be larger than what memory is left.
+        let starts = (0..needed).step_by(PIECE).zip((place.offset..u64::MAX).step_by(PIECE));
+        for (start, offset) in starts {
+            let count = needed.saturating_sub(start).min(PIECE);
+            let piece = self.piece.get_mut(..count).ok_or(Code::Internal)?;
+            let read = self.end.access().read(offset, piece);
+            read.map_err(|error| not_received(ReceiveError::Access(error)))?;
+            out.set_from(start, piece);
+        }
         Ok(())
     }
 }
@@ -233,9 +243,11 @@ pub unsafe extern "C" fn bufabi_queue_attach(
             let watched = Process::open(peer_pid).and_then(|peer| clock.watching(&peer));
             clock = watched.map_err(|error| noted(error.code(), &error))?;
         }
-        let marks = vec![0; usize::try_from(layout.depth()).map_err(|_| Code::Length)?];
+        let depth = usize::try_from(layout.depth()).map_err(|_| Code::Length)?;
+        let marks = slots(depth, || 0).map_err(|error| noted(error.code(), &error))?;
+        let piece = slots(PIECE, || 0).map_err(|error| noted(error.code(), &error))?;
         let end = L3End::new(layout, memory, marks).map_err(|error| noted(error.code(), &error))?;
-        let end = End { end, clock, base, bytes: Vec::new() };
+        let end = End { end, clock, base, piece };
         out.set(QueueHandle { token: TABLE.insert(Mutex::new(end))? });
         Ok(())
     })

@@ -29,13 +29,19 @@ struct Board {
 
 impl Board {
     fn new() -> Self {
+        Self::with(4, 128)
+    }
+
+    /// With that many slots, and that many bytes in each arena.
+    fn with(depth: u64, arena: u64) -> Self {
         let mut board = Self { endpoint: EndpointHandle { token: 0 }, region: RegionHandle { token: 0 } };
         let (mut payload, mut counter) = (0, 0);
         // SAFETY: everything written is a local.
         unsafe {
             assert_eq!(bufabi_endpoint_create(8, &raw mut board.endpoint), 0);
-            assert_eq!(bufabi_queue_bytes(4, 128, 128, &raw mut payload, &raw mut counter), 0);
-            assert_eq!((payload, counter), (512, 384));
+            assert_eq!(bufabi_queue_bytes(depth, arena, arena, &raw mut payload, &raw mut counter), 0);
+            let expected = depth.saturating_mul(64).saturating_add(arena.saturating_mul(2));
+            assert_eq!((payload, counter), (expected, 384));
             assert_eq!(bufabi_region_create(board.endpoint, payload, counter, &raw mut board.region), 0);
         }
         board
@@ -297,5 +303,67 @@ fn a_wait_holds_up_no_other_thread_and_ends_when_one_gives_up() {
         assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     });
     assert_eq!(bufabi_queue_detach(queue), 0);
+    board.release();
+}
+
+/// In a process of its own, whose memory is limited and then taken.
+#[test]
+fn without_memory_an_end_is_refused_and_an_output_is_copied_all_the_same() {
+    const ALONE: &str = "BUFABI_TEST_WITHOUT_MEMORY";
+    if std::env::var_os(ALONE).is_some() {
+        return use_queues_without_memory();
+    }
+    let name = "ffi::queue_tests::without_memory_an_end_is_refused_and_an_output_is_copied_all_the_same";
+    let mut command = std::process::Command::new("prlimit");
+    command.arg("--as=1073741824").arg(std::env::current_exe().unwrap()).args(["--exact", name]);
+    let output = command.env(ALONE, "1").output().unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && told.contains("1 passed"), "{}: {told}", output.status);
+}
+
+fn use_queues_without_memory() {
+    // The marks of an end take 1 MiB.
+    const DEPTH: u64 = 1 << 17;
+    const ARENA: u64 = 2 << 20;
+    let (board, consumer) = (Board::with(DEPTH, ARENA), Consumer::new(None).unwrap());
+    let [payload, counter] = board.descriptors();
+    let attached = AttachedRegion::attach(&consumer, &payload, &counter).unwrap();
+    let layout = QueueLayout::new(DEPTH, ARENA, ARENA).unwrap();
+    let marks = vec![0; 1 << 17];
+    let mut task: L2End<RegionMemory, Vec<u64>, 2> =
+        L2End::new(layout, attached.memory().unwrap(), marks).unwrap();
+    let attach = || {
+        let mut queue = NONE;
+        // SAFETY: the handle is a local.
+        let status = unsafe { bufabi_queue_attach(board.region, DEPTH, ARENA, ARENA, 0, &raw mut queue) };
+        (status, queue)
+    };
+    let (status, queue) = attach();
+    assert_eq!(status, 0);
+    // Neither words nor pieces come out even.
+    let bytes: Vec<u8> = (0..(1_u32 << 20) + 5).map(|index| (index % 251).to_le_bytes()[0]).collect();
+    task.try_send(Kind::Data, &bytes).unwrap();
+    let (mut out, mut opcode, mut nbytes) = (vec![0_u8; bytes.len()], 0, 0);
+    let little: [Vec<u8>; 8] = core::array::from_fn(|_| Vec::with_capacity(32 << 10));
+    let mut taken: Vec<Vec<u8>> = Vec::with_capacity(8192);
+    for size in [64 << 20, 8 << 20, 512 << 10] {
+        let mut more = Vec::new();
+        while more.try_reserve_exact(size).is_ok() {
+            taken.push(core::mem::take(&mut more));
+        }
+    }
+    drop(little);
+    let (refused, _) = attach();
+    // SAFETY: everything written is a local.
+    let copied = unsafe {
+        let at = out.as_mut_ptr().cast();
+        bufabi_queue_dequeue(queue, at, out.len(), 0, &raw mut opcode, &raw mut nbytes)
+    };
+    drop(taken);
+    assert_eq!((refused, copied), (Code::NoSpace.number(), 0));
+    assert_eq!((opcode, nbytes), (1, bytes.len()));
+    assert!(out == bytes, "other bytes");
+    assert_eq!(bufabi_queue_detach(queue), 0);
+    drop((task, attached));
     board.release();
 }
