@@ -1,7 +1,9 @@
-//! How `bufabi run` ends before its tasks do: workers that die, signals, a parent that is killed.
+//! How `bufabi run` ends before its tasks do: workers that die, signals, a parent that is killed; and how signals end `bufabi pingpong` and
+//! `bufabi stream`.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -56,9 +58,15 @@ impl std::ops::DerefMut for Running {
 }
 
 fn start(graph: &Path) -> Running {
+    start_with(&["run", graph.to_str().unwrap()], &[])
+}
+
+fn start_with(arguments: &[&str], environment: &[(&str, &Path)]) -> Running {
     // Whoever started the tests may have some of them ignored.
     let child = Command::new("env")
-        .args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_bufabi"), "run", graph.to_str().unwrap()])
+        .args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_bufabi")])
+        .args(arguments)
+        .envs(environment.iter().copied())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -134,6 +142,53 @@ fn a_signal_ends_the_run_and_leaves_nothing() {
         children(child.id(), 2);
         signal(name, child.id());
         assert_eq!(ended(child), (3, "bufabi: interrupted\n".to_owned()));
+    }
+}
+
+/// What is told when a signal ends a measurement.
+const INTERRUPTED: &str = if cfg!(debug_assertions) {
+    "bufabi: built without optimisation: these figures say little\nbufabi: interrupted\n"
+} else {
+    "bufabi: interrupted\n"
+};
+
+#[test]
+fn a_signal_ends_both_sides_of_a_queue_and_leaves_nothing() {
+    for command in ["pingpong", "stream"] {
+        for name in ["-INT", "-TERM", "-HUP"] {
+            let child = start_with(&[command, "--milliseconds", "600000"], &[]);
+            let other = children(child.id(), 1)[0];
+            signal(name, child.id());
+            assert_eq!(ended(child), (3, INTERRUPTED.to_owned()));
+            assert!(!Path::new(&format!("/proc/{other}")).exists(), "the other side goes on");
+        }
+    }
+}
+
+/// An emulator that is none: it says that it has begun, and never answers.
+#[test]
+fn a_signal_ends_a_machine_that_never_answers_and_its_folder_goes_with_it() {
+    let folder = folder("machine");
+    let (image, temporary) = (folder.join("image"), folder.join("temporary"));
+    let emulator = folder.join("qemu-system-aarch64");
+    // What tells an ELF image for aarch64.
+    fs::write(&image, *b"\x7fELF\x02\x01\0\0\0\0\0\0\0\0\0\0\0\0\xb7\0").unwrap();
+    fs::write(&emulator, "#!/bin/sh\n: > answers\nexec sleep 1000\n").unwrap();
+    fs::set_permissions(&emulator, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(&temporary).unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    let environment = [("PATH", Path::new(&path)), ("TMPDIR", &temporary)];
+    let entries = || fs::read_dir(&temporary).unwrap().map(|entry| entry.unwrap().path());
+    for command in ["pingpong", "stream"] {
+        let child = start_with(&[command, "--firmware", image.to_str().unwrap()], &environment);
+        let deadline = Instant::now() + HANG;
+        while !entries().any(|folder| folder.join("answers").exists()) {
+            assert!(Instant::now() < deadline, "the machine has not begun");
+            sleep(Duration::from_millis(5));
+        }
+        signal("-TERM", child.id());
+        assert_eq!(ended(child), (3, INTERRUPTED.to_owned()));
+        assert_eq!(entries().count(), 0, "its folder is left");
     }
 }
 

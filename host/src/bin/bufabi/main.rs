@@ -7,6 +7,7 @@ mod edges;
 mod failure;
 mod graph;
 mod inspect;
+mod interrupt;
 mod layout;
 mod memory;
 mod npy;

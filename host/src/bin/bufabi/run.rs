@@ -1,7 +1,6 @@
 //! `bufabi run`: the buffers, worker processes and tasks of a graph file, for real.
 
 mod buffers;
-mod interrupt;
 mod on_chips;
 mod outputs;
 mod report;
@@ -21,8 +20,8 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::graph::{Graph, Purpose};
+use crate::interrupt::Interrupt;
 use buffers::Buffers;
-use interrupt::Interrupt;
 use on_chips::Chips;
 use report::Report;
 

@@ -11,10 +11,10 @@ use bufabi_host::memory::{InheritedRegion, Mapping, Operand, Sharing};
 use bufabi_host::owner::{Buffer, Endpoint, OwnError, ReleaseError, Wrapped};
 use bufabi_host::worker::{Domain, WorkerId};
 
-use super::interrupt::Interrupt;
 use super::on_chips::{Chips, OnChip};
 use crate::failure::Failure;
 use crate::graph::{self, Graph};
+use crate::interrupt::Interrupt;
 use crate::npy::Array;
 
 /// Bytes of an array that are read at once.

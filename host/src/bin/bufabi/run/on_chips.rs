@@ -10,9 +10,9 @@ use bufabi_host::sys::event::deadline;
 use bufabi_host::vmm::Admission;
 use bufabi_host::worker::{DeviceBuffer, Domain, DomainError, MemoryError, WorkerId, Workers};
 
-use super::interrupt::Interrupt;
 use crate::failure::Failure;
 use crate::graph::{self, Graph};
+use crate::interrupt::Interrupt;
 
 /// Bytes that are copied at once, between two looks at whether the run is to end.
 const PIECE: usize = 1 << 18;

@@ -12,9 +12,9 @@ use bufabi_host::sys::event::deadline;
 use bufabi_host::worker::{Reply, TaskFailure, WaitError, WorkerId, Workers};
 
 use super::buffers::Buffers;
-use super::interrupt::Interrupt;
 use crate::failure::Failure;
 use crate::graph::{self, Graph};
+use crate::interrupt::Interrupt;
 use crate::terminal::{Plain, tell};
 
 /// Tasks that the orchestrator is given beforehand.

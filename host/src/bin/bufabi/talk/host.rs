@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bufabi_core::queue::{Kind, L3End, QueueLayout, SendError};
+use bufabi_core::region::{Clock, Watch};
 use bufabi_host::region::{ProvidedRegion, RegionMemory, SleepingClock};
 use bufabi_host::sys::event::deadline;
 
@@ -11,6 +12,7 @@ use super::float;
 use super::other::{Other, Purpose};
 use super::times::Times;
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 
 /// How long anything may take before it counts as hanging.
 pub(super) const LIMIT: Duration = Duration::from_secs(30);
@@ -18,10 +20,30 @@ pub(super) const LIMIT: Duration = Duration::from_secs(30);
 /// Slots of each ring: as many as the firmware has storage for.
 const DEPTH: u64 = 1024;
 
-/// A queue with somebody at its other end.
-pub(super) struct Talk {
-    end: L3End<RegionMemory, Vec<u64>>,
+/// A clock whose every limit is over once a signal came.
+struct InterruptibleClock<'a> {
     clock: SleepingClock,
+    interrupt: &'a Interrupt,
+}
+
+impl Clock for InterruptibleClock<'_> {
+    fn now(&mut self) -> Duration {
+        if self.interrupt.check().is_ok() { self.clock.now() } else { Duration::MAX }
+    }
+
+    fn pause(&mut self, watch: Watch, left: Duration) {
+        self.clock.pause(watch, left);
+    }
+
+    fn glance(&mut self) {
+        self.clock.glance();
+    }
+}
+
+/// A queue with somebody at its other end.
+pub(super) struct Talk<'a> {
+    end: L3End<RegionMemory, Vec<u64>>,
+    clock: InterruptibleClock<'a>,
     region: ProvidedRegion,
     other: Other,
     bytes: Vec<u8>,
@@ -52,12 +74,13 @@ impl Flow {
     }
 }
 
-impl Talk {
+impl<'a> Talk<'a> {
     pub(super) fn start(
         purpose: Purpose,
         largest: u64,
         spin: Duration,
         firmware: Option<&Path>,
+        interrupt: &'a Interrupt,
     ) -> Result<Self, Failure> {
         // Room for four of the largest, and for a ring of small ones.
         let arena = largest.saturating_mul(4).max(DEPTH.saturating_mul(64)).next_multiple_of(64);
@@ -69,6 +92,7 @@ impl Talk {
         let memory = region.memory().map_err(Failure::machine)?;
         let clock = SleepingClock::new(&memory).map_err(Failure::machine)?;
         let clock = clock.watching(other.watched()).map_err(Failure::machine)?.spinning(spin);
+        let clock = InterruptibleClock { clock, interrupt };
         let marks = vec![0; usize::try_from(DEPTH).map_err(Failure::machine)?];
         let end = L3End::new(layout, memory, marks).map_err(Failure::machine)?;
         let bytes = vec![0x5a; usize::try_from(largest).map_err(Failure::machine)?];
@@ -86,6 +110,7 @@ impl Talk {
         let mut warm_up = 10_u32;
         while before.saturating_duration_since(start) < limit || times.count() == 0 {
             let Self { end, clock, bytes, .. } = self;
+            clock.interrupt.check()?;
             let message = bytes.get(..nbytes).unwrap_or_default();
             end.enqueue(Kind::Data, message, LIMIT, clock).map_err(Failure::machine)?;
             end.dequeue_into(&mut answer, LIMIT, clock).map_err(Failure::machine)?;
@@ -108,6 +133,7 @@ impl Talk {
         self.flush()?;
         let (mut count, start) = (0_u64, Instant::now());
         while start.elapsed() < limit || count == 0 {
+            self.clock.interrupt.check()?;
             // Between two looks at the time.
             for _ in 0..16 {
                 let Self { end, bytes, .. } = self;
@@ -137,12 +163,12 @@ impl Talk {
         Ok(())
     }
 
-    /// Ends both sides.
-    pub(super) fn finish(self) -> Result<(), Failure> {
-        let Self { mut end, mut clock, mut region, other, .. } = self;
-        end.request_stop(LIMIT, &mut clock).map_err(Failure::machine)?;
-        other.wait()?;
+    /// Ends both sides, each within that limit, whatever signals came.
+    pub(super) fn finish(self, limit: Duration) -> Result<(), Failure> {
+        let Self { mut end, clock: InterruptibleClock { mut clock, .. }, mut region, other, .. } = self;
+        end.request_stop(limit, &mut clock).map_err(Failure::machine)?;
+        other.wait(limit)?;
         drop((end, clock));
-        region.close(deadline(LIMIT)).map_err(Failure::machine)
+        region.close(deadline(limit)).map_err(Failure::machine)
     }
 }

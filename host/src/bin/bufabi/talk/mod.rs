@@ -14,12 +14,16 @@ use std::time::Duration;
 use clap::Args;
 use serde_json::json;
 
-use self::host::Talk;
+use self::host::{LIMIT, Talk};
 use self::other::Purpose;
 use self::plot::{Curve, Plot, Unit};
 use crate::failure::Failure;
+use crate::interrupt::Interrupt;
 use crate::table::write_table;
 use crate::terminal::tell;
+
+/// How long the other side may take to stop once a signal came.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Round trips of messages between two processes over one region, by message size.
 ///
@@ -86,13 +90,32 @@ struct Form {
 }
 
 impl Options {
-    fn start(&self, purpose: Purpose) -> Result<Talk, Failure> {
+    /// Starts the other side, measures each size, and ends both sides, also when a signal asks for it.
+    fn measure<T>(
+        &self,
+        purpose: Purpose,
+        mut measure: impl FnMut(&mut Talk<'_>, u32, Duration) -> Result<T, Failure>,
+    ) -> Result<Vec<(u32, T)>, Failure> {
         if cfg!(debug_assertions) {
             tell(format_args!("bufabi: built without optimisation: these figures say little\n"));
         }
         let largest = self.sizes.iter().copied().max().unwrap_or(0);
         let spin = Duration::from_micros(u64::from(self.spin));
-        Talk::start(purpose, u64::from(largest), spin, self.firmware.as_deref())
+        // Before the other process, which then leaves it to this one what a key of the terminal ends.
+        let interrupt = Interrupt::on_signals()?;
+        let firmware = self.firmware.as_deref();
+        let mut talk = Talk::start(purpose, u64::from(largest), spin, firmware, &interrupt)?;
+        let each = |&size: &u32| Ok((size, measure(&mut talk, size, self.limit())?));
+        let results: Result<Vec<_>, Failure> = self.sizes.iter().map(each).collect();
+        if let Err(interrupted) = interrupt.check() {
+            // Whoever does not stop in time learns from the end of this process.
+            let _ = talk.finish(SOON);
+            return Err(interrupted);
+        }
+        let results = results?;
+        talk.finish(LIMIT)?;
+        interrupt.check()?;
+        Ok(results)
     }
 
     fn limit(&self) -> Duration {
@@ -108,12 +131,7 @@ impl Options {
 impl PingPong {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let Self { options } = self;
-        let mut talk = options.start(Purpose::Echo)?;
-        let mut results = Vec::new();
-        for &size in &options.sizes {
-            results.push((size, talk.round_trips(size, options.limit())?));
-        }
-        talk.finish()?;
+        let results = options.measure(Purpose::Echo, |talk, size, limit| talk.round_trips(size, limit))?;
         let mut out = io::BufWriter::new(stdout().lock());
         let Form { json, svg } = options.form;
         if json {
@@ -159,12 +177,9 @@ impl PingPong {
 impl Stream {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let Self { options, batch } = self;
-        let mut talk = options.start(Purpose::Sink)?;
-        let mut results = Vec::new();
-        for &size in &options.sizes {
-            results.push((size, talk.stream(size, usize::from(batch), options.limit())?));
-        }
-        talk.finish()?;
+        let at_once = usize::from(batch);
+        let results =
+            options.measure(Purpose::Sink, |talk, size, limit| talk.stream(size, at_once, limit))?;
         let mut out = io::BufWriter::new(stdout().lock());
         let Form { json, svg } = options.form;
         if json {

@@ -107,16 +107,16 @@ impl Other {
     }
 
     /// Waits for its end, which STOP has brought about.
-    pub(super) fn wait(self) -> Result<(), Failure> {
+    pub(super) fn wait(self, limit: Duration) -> Result<(), Failure> {
         match self {
-            Self::Machine { emulator, .. } => emulator.wait(LIMIT).map_err(Failure::machine),
+            Self::Machine { emulator, .. } => emulator.wait(limit).map_err(Failure::machine),
             Self::Process(process) => {
-                process.has_ended_by(deadline(LIMIT)).map_err(Failure::machine)?;
+                process.has_ended_by(deadline(limit)).map_err(Failure::machine)?;
                 match process.ended().map_err(Failure::machine)? {
                     Some(Ending::Exited { status: 0 }) => Ok(()),
                     Some(ending) => Err(Failure::machine(format!("the other process {ending}"))),
                     None => {
-                        let limit = LIMIT.as_secs();
+                        let limit = limit.as_secs();
                         Err(Failure::machine(format!("the other process did not end within {limit} s")))
                     }
                 }

@@ -16,7 +16,7 @@ use signal_hook::iterator::exfiltrator::SignalOnly;
 use crate::failure::Failure;
 
 /// What a first signal leaves behind. A second one ends the program at once.
-pub(super) struct Interrupt {
+pub(crate) struct Interrupt {
     came: Arc<AtomicBool>,
     /// Can be read once a signal came, which wakes whoever waits.
     told: SignalDelivery<UnixStream, SignalOnly>,
@@ -24,7 +24,7 @@ pub(super) struct Interrupt {
 
 impl Interrupt {
     /// From now on SIGINT, SIGTERM, SIGHUP and SIGXCPU are taken note of, but for those that whoever started the program had it ignore.
-    pub(super) fn on_signals() -> Result<Self, Failure> {
+    pub(crate) fn on_signals() -> Result<Self, Failure> {
         let came = Arc::new(AtomicBool::new(false));
         let mut signals = Vec::new();
         for signal in [SIGINT, SIGTERM, SIGHUP, SIGXCPU] {
@@ -48,17 +48,17 @@ impl Interrupt {
     }
 
     /// Can be read once a signal came.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.told.get_read().as_fd()
     }
 
     /// Fails once a signal came.
-    pub(super) fn check(&self) -> Result<(), Failure> {
+    pub(crate) fn check(&self) -> Result<(), Failure> {
         if self.came.load(Ordering::Relaxed) { Err(Failure::machine("interrupted")) } else { Ok(()) }
     }
 
     /// As [`check`](Self::check), for who was woken: it was not for this process if it was for one that had just been forked.
-    pub(super) fn check_woken(&self) -> Result<(), Failure> {
+    pub(crate) fn check_woken(&self) -> Result<(), Failure> {
         // Read before the flag is looked at, so that no signal is lost.
         let mut told = self.told.get_read();
         while told.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
