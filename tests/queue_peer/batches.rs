@@ -1,6 +1,7 @@
 //! Several messages with one publication: one store for all, and what is left when a batch ends in the middle.
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 
 use bufabi_core::queue::{Full, Kind, L2End, L3End, Opcode, Poison, ReceiveError, SendError, counters};
@@ -78,6 +79,41 @@ fn a_batch_in_whose_middle_the_other_side_breaks_a_rule_ends_the_queue() {
     let outcome = l3.try_enqueue_all(Kind::Data, [[1; 8], [2; 8], [3; 8]]);
     assert_eq!(outcome, Err(SendError::Poisoned(poison)));
     assert_eq!((counter(counters::INPUT_TAIL), counter(counters::L3_ABORT)), (0, 1));
+}
+
+/// Whoever gives the messages, or takes them, panics at the second: the first is told, and the queue goes on.
+#[test]
+fn what_is_done_of_a_batch_is_told_when_its_callers_code_panics() {
+    let memory = new_memory();
+    let count = |counter| memory.counter(counter).load(Ordering::Relaxed);
+    let mut l3 = L3End::new(layout(), &memory, [0; 2]).unwrap();
+    let mut l2 = L2End::<_, _, 2>::new(layout(), &memory, [0; 2]).unwrap();
+    let messages = || {
+        [1_u8, 2].into_iter().map(|number| {
+            assert_eq!(number, 1, "the caller's own panic");
+            [number; 8]
+        })
+    };
+    let sent = catch_unwind(AssertUnwindSafe(|| l3.try_enqueue_all(Kind::Data, messages())));
+    assert!(sent.is_err());
+    assert_eq!(count(counters::INPUT_TAIL), 1);
+    let sent = catch_unwind(AssertUnwindSafe(|| l2.try_send_all(Kind::Data, messages())));
+    assert!(sent.is_err());
+    assert_eq!(count(counters::OUTPUT_TAIL), 1);
+    l2.try_send(Kind::Data, &[2; 8]).unwrap();
+    let each = |_: Opcode, bytes: &[u8]| assert_eq!(bytes, [0; 8], "the caller's own panic");
+    let taken = catch_unwind(AssertUnwindSafe(|| l3.try_dequeue_each(&mut [0; 8], 2, each)));
+    assert!(taken.is_err());
+    assert_eq!(count(counters::OUTPUT_HEAD), 1);
+    let mut out = [0; 8];
+    assert_eq!(l3.try_dequeue_each(&mut out, 2, |_, bytes| assert_eq!(bytes, [2; 8])), Ok(1));
+    l3.try_enqueue(Kind::Data, &[2; 8]).unwrap();
+    for number in [1, 2] {
+        let message = l2.try_receive().unwrap();
+        assert_eq!(l2.read_into(message.handle(), &mut out), Ok(8));
+        assert_eq!(out, [number; 8]);
+    }
+    assert_eq!((l3.poison(), l2.poison()), (None, None));
 }
 
 /// What was read of any of them was read before the other side can write there again.

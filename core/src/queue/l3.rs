@@ -8,6 +8,7 @@ use super::error::{AttachError, ReceiveError, SendError};
 use super::layout::QueueLayout;
 use super::side::L3;
 use super::slot::{Kind, Opcode};
+use super::untold::Untold;
 use crate::region::{Clock, RegionAccess};
 
 /// The L3 end of a queue, over the region that `A` reaches. `M` is storage of one `u64` for each slot of the ring, an array or a
@@ -137,18 +138,22 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> QueueEnd<A, M, [WindowPlac
         mut each: impl FnMut(Opcode, &[u8]),
     ) -> Result<usize, ReceiveError> {
         self.check_alive::<ReceiveError>()?;
-        let mut taken = 0_usize;
+        let mut given_back = Untold::new(self, |end: &mut Self| {
+            // Nobody is left who could be told.
+            let _ = end.tell_given_back(Ok(()));
+        });
         let mut first = None;
-        while taken < at_most {
-            let step = self.try_oldest().and_then(|message| {
-                let nbytes = self.read_into(message.handle(), out)?;
-                let released = self.consumer.give_back(&self.access, message.handle());
-                released.map_err(|setback| self.fail::<ReceiveError>(setback))?;
+        while given_back.count < at_most {
+            let end = &mut *given_back.end;
+            let step = end.try_oldest().and_then(|message| {
+                let nbytes = end.read_into(message.handle(), out)?;
+                let released = end.consumer.give_back(&end.access, message.handle());
+                released.map_err(|setback| end.fail::<ReceiveError>(setback))?;
                 Ok((message.opcode(), nbytes))
             });
             match step {
                 Ok((opcode, nbytes)) => {
-                    taken = taken.wrapping_add(1);
+                    given_back.count = given_back.count.wrapping_add(1);
                     each(opcode, out.get(..nbytes).unwrap_or_default());
                 }
                 Err(error) => {
@@ -157,6 +162,7 @@ impl<A: RegionAccess, M: AsRef<[u64]> + AsMut<[u64]>> QueueEnd<A, M, [WindowPlac
                 }
             }
         }
+        let taken = given_back.settle();
         match (first, self.poison) {
             (Some(error), Some(_)) => return Err(error),
             _ => self.tell_given_back(Ok(()))?,

@@ -20,6 +20,7 @@ mod ring;
 mod sending;
 mod side;
 mod slot;
+mod untold;
 mod view;
 
 pub use consumer::{Handle, Message, WindowPlace};

@@ -10,6 +10,7 @@ use super::producer::Plan;
 use super::ring::low;
 use super::side::{Direction, Side};
 use super::slot::{Kind, Opcode};
+use super::untold::Untold;
 use crate::region::{Clock, Patience, Place, RegionAccess, Watch};
 
 impl<A, M, W, S> QueueEnd<A, M, W, S>
@@ -180,15 +181,22 @@ where
         messages: impl IntoIterator<Item = B>,
     ) -> Result<usize, SendError> {
         self.check_alive::<SendError>()?;
-        let mut sent = 0_usize;
+        let mut filled = Untold::new(self, |end: &mut Self| {
+            // Nobody is left who could be told.
+            let _ = end.tell_sent();
+        });
         for message in messages {
-            match self.fill(kind, message.as_ref()) {
-                Ok(()) => sent = sent.wrapping_add(1),
-                Err(error) if sent == 0 || self.poison.is_some() => return Err(error),
+            match filled.end.fill(kind, message.as_ref()) {
+                Ok(()) => filled.count = filled.count.wrapping_add(1),
+                Err(error) if filled.count == 0 || filled.end.poison.is_some() => {
+                    filled.settle();
+                    return Err(error);
+                }
                 // What stopped it is answered when it is tried again.
                 Err(_) => break,
             }
         }
+        let sent = filled.settle();
         if sent > 0 {
             self.tell_sent()?;
         }
